@@ -195,7 +195,7 @@ def test_the_tokens_of_a_team_are_counted_exactly() -> None:
 
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
-    """Each agent's replies are in exactly one row each, after the ids of their prompts."""
+    """Each reply is in exactly one row, after the ids of its prompt."""
     small = {"items": 4, "removals": 1}
     demonstration = recorded("ListWorld-team", 0, **small)
     tokenizer = make_tokenizer([m.raw or m.text for m in demonstration.last.messages], 400)

@@ -100,7 +100,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return `system`, `messages` and, if there are tools, `tools`."""
+    """Return the request fields `system`, `messages` and, if there are tools, `tools`."""
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0].role == "system":

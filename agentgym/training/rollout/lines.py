@@ -61,7 +61,7 @@ def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
 
 
 def read_chunk(path: Path, start: int, end: int) -> Chunk:
-    """Return the chunk at a position of a file."""
+    """Return a file's chunk at the given position."""
     with path.open("rb") as file:
         file.seek(start)
         lines, known_end = _read_frame(file) if is_compressed(path) else ((), 0)
@@ -94,7 +94,7 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
         start = file.tell()
         lines, end = _read_frame(file)
         if not end:
-            # Another frame may follow a damaged frame, but nothing follows a truncated one.
+            # Another frame may follow a damaged frame, but nothing follows a truncated frame.
             file.seek(start)
             data = file.read()
             length = data.find(_MAGIC, 1)

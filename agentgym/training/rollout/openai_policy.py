@@ -89,7 +89,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
 
 
 def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return `input` and, if there are tools, `tools`."""
+    """Return the request fields `input` and, if there are tools, `tools`."""
     items: list[Item] = []
     for message in chat.messages:
         items += _responses_items(message, kept)

@@ -88,10 +88,10 @@ class PolicyConfig(Config):
     `agentgym.assemble.context_options`).
 
     Attributes:
-        name: A scripted policy, each with an optional `seed`: `control` (options `planning`,
+        name: The scripted policies, each with an optional `seed`, are `control` (with `planning`,
             `tracking` and `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p` and
-            `notes`) or `random`. Other names are a trained model's folder, and
-            `package.module:policy`, a policy whose parameter is named `chat` or `chats`. For
+            `notes`) and `random`. Other names are a trained model's folder, or
+            `package.module:policy` for a policy whose parameter is `chat` or `chats`. With
             `package.module:factory:depth=3`, `factory(env_id, depth=3)` returns a policy in any
             form that `UserPolicy` accepts. `external:name` is an agent connected by `agentgym
             serve`. A team takes one policy per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
@@ -124,7 +124,7 @@ class PolicyConfig(Config):
         if Path(name).is_dir() and options:
             raise ValueError(
                 f"{name} is a trained model's folder, whose name cannot contain options, got "
-                f"{self.name!r}; use `model`, or command-line options such as --temperature"
+                f"{self.name!r}; set `model`, or use options such as --temperature"
             )
         check_values(name, SCRIPTED)
         if name == EXTERNAL or ":" in name or self.is_model:

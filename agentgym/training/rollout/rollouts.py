@@ -31,7 +31,7 @@ def rollout(
     For a team, pass one policy for all agents, or a mapping of agents to policies.
 
     Raises:
-        PolicyError: The policy raised an exception (the cause) or returned no reply.
+        PolicyError: The policy raised an exception, which is the cause, or returned no reply.
         ValueError: The env has no spec, or a seat of the team has no policy.
     """
     player = adapt(policy)

@@ -29,7 +29,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     rewards. If a frozen policy fails, the episode is truncated without a score, and
     `StepInfo.invalid` names the policy's seat. If other agents end the episode before the seat's
     first turn, the first step only reports the end. `opponents` maps the other agents to names of
-    `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.
+    `PolicyConfig`; `options` are the options of `agentgym.multi.game.Game`.
 
     Raises:
         ValueError: A seat does not exist, has no policy, or has an invalid policy.

@@ -231,14 +231,14 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read settings like `read_json`; names and types must equal the defaults'."""
+    """Read settings like `read_json`, and check names and types against the defaults."""
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, or raise `ValueError` if names or types differ from the defaults."""
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
-        raise ValueError("its keys are wrong")
+        raise ValueError("the setting names are wrong")
     for name, value in settings.items():
         expected = defaults[name]
         if None not in (value, expected) and type(value) is not type(expected):

@@ -19,8 +19,8 @@ class Usage:
         reusable_prompt_tokens: Tokens of the prefix shared with the previous prompt.
         policy_tokens: Tokens of the replies, including thinking and summaries.
         summary_tokens: Tokens of summaries and summary requests.
-        hidden_tool_tokens: Tokens of results that only code received, because the chat does not
-            show them.
+        hidden_tool_tokens: Tokens of results that only the policy's code received and the chat does
+            not show.
     """
 
     counter: str
@@ -95,7 +95,7 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the prompt tokens before a step, from its `info["context"]`."""
+    """Return the prompt tokens before a step, given the step's `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 

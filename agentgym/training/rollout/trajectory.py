@@ -246,8 +246,8 @@ class TrajectoryLog:
         """Yield an env's trajectories with these labels.
 
         Raises:
-            OtherRunError: The log contains another env with these labels or, with `alone`, anything
-                else.
+            OtherRunError: The log contains another env with these labels or, with `alone`, any
+                other episode.
         """
         data = json.loads(spec)
         alone = alone or self.settings.exists()

@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# Names of the first parameter of functions that take one chat, or many.
+# Names of a first parameter that takes one chat, or many chats.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -39,8 +39,8 @@ class UserPolicy:
     """Adapter that turns a user's policy into a batched policy.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
-    `obs`, or is annotated `Chat`. Otherwise the first call shows which of the two it takes. The
-    policy returns a str or a `Reply` per chat. All async policies run in one event loop.
+    `obs`, or is annotated `Chat`. Otherwise, the first call shows which of the two the policy
+    takes. The policy returns a str or a `Reply` per chat. All async policies run in one event loop.
 
     Two optional hooks support stateful policies. `reset` is called before an episode's first reply
     and may take `seed`, `episode_id` or both. A parameter `episode_ids` (`episode_id` for one chat)
@@ -101,7 +101,7 @@ class UserPolicy:
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # enough to use the full limit while other envs step
+            return 2 * limit  # keeps `limit` requests in flight while other envs step
         return CONCURRENCY if self.awaitable else 1
 
     @property
@@ -341,9 +341,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool | None:
-    """Report whether a function takes one chat, or return None if its first parameter does not
-    tell.
-    """
+    """Report whether a function takes one chat, judging by the first parameter; None if unclear."""
     signature = _signature(function)
     if signature is None:
         return None

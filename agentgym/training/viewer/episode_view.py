@@ -23,7 +23,7 @@ from agentgym.training.viewer.log_lines import (
 # a message's number in the pool, and the message's mark
 Entry = tuple[int, str]
 
-# tag of each block that a wrapper appends to messages, with the wrapper's name
+# the tags of appended blocks, mapped to the wrappers that append the blocks
 NOTES = {
     "plan": "PlanOracle",
     "note": "PlanOracle",
@@ -140,7 +140,7 @@ class Timeline:
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat, which consists of `kept` messages of the previous chat and new ones.
+        """Apply a turn's chat, which has `kept` messages of the previous chat and then `messages`.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. If `kept` is too large, `ValueError` is raised.
@@ -233,7 +233,7 @@ class _Builder:
     def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
         self._episode, self._best = episode, best
         names = wrapper_names(episode.spec)
-        # The wrappers of a team's agents are env options.
+        # A team's wrappers are given as env options.
         team = "team" in episode.spec.get("kwargs", {})
         self._pool = MessagePool(
             frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which the next chat shows first. If the chat has no history,
-        the results are `hidden`.
+        """Add each reply's results, which appear in the next chat. If the chat has no history, the
+        results are `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

@@ -1,4 +1,4 @@
-"""Optimal calls before each step of an episode, found by replaying it."""
+"""Optimal calls before each step of an episode, found by replaying the episode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 20
 
 
 def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
-    """Return an episode's view with the optimal calls, or a note that there are none."""
+    """Return an episode's view with the optimal calls, or a note if there are none."""
     try:
         return build_view(line, optimal_calls(line))
     except (ValueError, TypeError, ImportError, AttributeError, gymnasium.error.Error) as error:

@@ -1,4 +1,4 @@
-"""The viewer's page, one HTML document, and its local server."""
+"""The viewer's HTML page and its local server."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from urllib.parse import parse_qs
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex
 
-# The script's parts, in order of dependency.
+# Parts of the page's script, in dependency order.
 _SCRIPTS = (
     "data.js", "address.js", "rows.js", "elements.js", "chart.js", "episode.js",
     "knowledge.js", "compare.js", "list.js", "summary.js", "app.js",
 )  # fmt: skip
 
-# JSON escapes of characters that could end a script element or a line in it.
+# JSON escapes of characters that could end a script element or a line of the script.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -96,7 +96,7 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
 
 
 def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
-    """Write a run as one file with compressed episodes, and return their number.
+    """Write a run as one file with compressed episodes, and return the number of episodes.
 
     Raises:
         ValueError: The run has no episodes.
@@ -133,8 +133,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the problem that prevents it; raise `LookupError` for an unknown
-    episode.
+    """Return an episode's view, or a problem if the line is unreadable. Raise `LookupError` for an
+    unknown episode.
     """
     try:
         return view_of(index.line(number))

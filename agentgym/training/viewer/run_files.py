@@ -13,7 +13,6 @@ from agentgym.training.rollout.lines import ENDING
 _TRAJECTORIES = "trajectories"
 # Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this size.
 _MAX_BYTES = 2 << 20
-# Maximum number of files on the page.
 _MAX_FILES = 60
 
 

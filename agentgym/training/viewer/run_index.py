@@ -40,7 +40,7 @@ class RunRow:
         number: The episode's position in the index, which may change when the viewer restarts.
         place: The episode's position in the log, which never changes.
         outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
-        optimal: The share of optimal steps among labelled steps, if there are any.
+        optimal: The share of optimal steps among labelled steps; None without labels.
         instance: A key shared by all episodes of one instance.
         tokens: The maximum number of visible tokens, if counted.
         prompt_tokens: Prompt tokens of all replies, as counted by the server or tokenizer.

@@ -1,4 +1,5 @@
-"""Controls of the oracle method: an agent with a planted deficit, and one that no hint can help.
+"""Controls of the oracle method: an agent with a planted deficit, and an agent that no hint can
+help.
 
 A credible method finds only the planted deficit.
 """
@@ -35,7 +36,7 @@ _NULL_ARMS = ("", "P", "S", "SH")
 # a budget that any error exceeds
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
-# long enough for every deficit; other worlds use `OFFICE`
+# options that make episodes long enough for every deficit; other worlds use `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},

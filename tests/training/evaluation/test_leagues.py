@@ -24,8 +24,8 @@ from agentgym.training.evaluation.leagues import (
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import OtherRunError, PolicyConfig
 
-# Strengths in log-odds, number of instances, their effect on strength, the first seat's advantage,
-# and the width of draws.
+# Strengths in log-odds, number of instances, effect of instances, first-seat advantage, and draw
+# width.
 POPULATIONS = {
     "independent games": ((0, 0.5, 1, 1.5), 30, 0.0, 0.0, 0.0),
     "strong instances and draws": ((0, 0.5, 1, 1.5), 30, 1.0, 0.5, 0.7),
@@ -83,7 +83,7 @@ def test_95_of_100_intervals_contain_the_rating(name: str) -> None:
         inside += [
             each.low <= value <= each.high for each, value in zip(rated, truth[1:], strict=True)
         ]
-    # The tolerance is four standard errors, if all games of a simulation counted as one draw.
+    # The tolerance is four standard errors, counting each simulation as one observation.
     assert abs(np.mean(inside) - 0.95) < 4 * (0.95 * 0.05 / 200) ** 0.5
 
 

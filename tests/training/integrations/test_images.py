@@ -60,7 +60,7 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show a request's images to the model, whatever the API, and play the next call."""
+        """Show the images in a request of any API to the model, and play the next call."""
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()
@@ -312,7 +312,7 @@ def test_every_bridge_carries_images_or_refuses_them() -> None:
 
 @pytest.mark.family(world=[entry.id for entry in worlds()])
 def test_a_world_that_shows_images_requires_their_extra(world: str) -> None:
-    """Bridges refuse a world that requires images before the first episode."""
+    """Before the first episode, bridges refuse a world that requires images."""
     env = tool_env(agentgym.make(world))
     chat, _ = env.reset(seed=SEED)
     for _ in range(20):

@@ -22,7 +22,7 @@ REASON = "{} is not installed; it needs an environment of its own: make adapters
 
 @pytest.fixture
 def skyrl(tmp_path: Path) -> Iterator[list[str]]:
-    """Run the script without a model; the data set is in `tmp_path`."""
+    """Run the script without a model; the data set is written to `tmp_path`."""
     pytest.importorskip("datasets", reason="needs the extra skyrl")
     gym = pytest.importorskip("skyrl_gym", reason="needs the extra skyrl")
     script = importlib.import_module("examples.grpo_skyrl")
@@ -94,7 +94,7 @@ def test_verl_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_prime_rl_names_an_environment_of_verifiers() -> None:
-    """prime-rl is not on PyPI, but verifiers reads the `env` blocks of its files."""
+    """prime-rl is not on PyPI, but verifiers reads the `env` blocks of prime-rl's files."""
     vf: Any = pytest.importorskip("verifiers.v1", reason=REASON.format("verifiers"))
     file = tomllib.loads((EXAMPLES / "grpo_prime_rl.toml").read_text(encoding="utf-8"))
     (source,) = file["orchestrator"]["train"]["source"]

@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## W
 COMMANDS = dict(
     re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
 )
-# Other tests train or play with these stacks, because the page omits the calls' arguments.
+# Other tests use these stacks, because the page shows their calls without arguments.
 ELSEWHERE = {
     "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),
@@ -44,7 +44,6 @@ def evaluate(command: str, **names: Any) -> Any:
 
 
 def run(stack: str, more: str, folder: Path, **variables: str) -> str:
-    """Run a command from the page with extra options, and return its output."""
     program, *words = shlex.split(f"{COMMANDS[stack]} {more}")
     path = Path(sys.executable).parent / program
     done = subprocess.run(

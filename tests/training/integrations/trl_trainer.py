@@ -14,7 +14,7 @@ import agentgym
 from agentgym import render, tool_env
 from agentgym.training.rollout import make_model, make_tokenizer
 
-# TRL's warnings about its own environments and checkpointing.
+# TRL warns about its own environments and checkpointing.
 FILTERS = [
     pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),

@@ -1,4 +1,4 @@
-"""One episode that verifiers' own code plays, for tests."""
+"""One episode played by verifiers' own code, for tests."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class VisionModel:
     """Tiny Qwen2.5-VL model with one layer of each kind.
 
     Attributes:
-        received: For each forward pass with images, whether gradients were on, and digests.
+        received: Whether gradients were enabled, and image digests, per forward pass with images.
     """
 
     def __init__(self, template: str = _TEMPLATE) -> None:
@@ -67,12 +67,11 @@ class VisionModel:
         self.model.model.visual.register_forward_pre_hook(self._record, with_kwargs=True)
 
     def fingerprints(self, images: Iterable[bytes]) -> list[str]:
-        """Return a digest of the pixel values that the model should receive for each PNG."""
+        """Return a digest of the expected pixel values for each PNG."""
         made = [self.pixels(images=[_open(png)], return_tensors="pt") for png in images]
         return [_digest(each["pixel_values"]) for each in made]
 
     def look(self, images: Iterable[bytes]) -> None:
-        """Generate a token after a prompt with these images."""
         parts: list[dict[str, Any]] = [{"type": "image", "image": _open(png)} for png in images]
         prompt = [{"role": "user", "content": [*parts, {"type": "text", "text": "Go on."}]}]
         inputs = self.processor.apply_chat_template(
@@ -88,7 +87,7 @@ class VisionModel:
 
 
 def pngs_in(request: Any) -> list[bytes]:
-    """Return the PNG files in a request, whatever its API, in order."""
+    """Return the PNG files in a request of any API, in order."""
     if isinstance(request, str):
         return [base64.b64decode(text) for text in _PNG.findall(request)]
     values = request.values() if isinstance(request, dict) else request

@@ -29,7 +29,7 @@ from agentgym.training.papers.reasoning_graph import (
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 from tests.cli.test_main import command
 
-# Appendix C.4: the node of each of o3's 36 steps, and the paper's label.
+# Appendix C.4 lists the node and the label of each of o3's 36 steps.
 CASE = (
     (198, "-"), (152, "exploration"), (204, "exploration"), (109, "exploration"), (204, "revisit"), (198, "revisit"),
     (109, "revisit"), (198, "revisit"), (109, "revisit"), (184, "exploration"), (198, "revisit"), (204, "exploration"),

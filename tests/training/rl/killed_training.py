@@ -1,4 +1,4 @@
-"""Host that forks a process for each training run, which then kills itself."""
+"""Host that forks a process for each training run; the process kills itself at an event."""
 
 from __future__ import annotations
 

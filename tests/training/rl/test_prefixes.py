@@ -78,7 +78,7 @@ def make(kind: str) -> Any:
 
 
 def row(ids: Sequence[int], start: int) -> TrainingRow:
-    """Return a row whose tokens from `start` on are sampled, except every fifth."""
+    """Return a row whose tokens from `start` on are sampled, except every fifth token."""
     sampled = [int(k >= start and k % 5 > 0) for k in range(len(ids))]
     return TrainingRow(tuple(ids), tuple(sampled), (0.0,) * len(ids), (0,))
 

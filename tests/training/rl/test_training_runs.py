@@ -43,7 +43,6 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with noise, a reference, minibatches and importance weights."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -285,6 +284,6 @@ def test_damaged_settings_of_training_are_moved_aside(tmp_path: Path, settings: 
     (tmp_path / "curve.jsonl").write_text('{"phase": 1\n')
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"])
     assert shown.exit_code == 0
-    assert f"{settings}: it contains no run settings (its keys are wrong)" in shown.output
+    assert f"{settings}: it contains no run settings (the setting names are wrong)" in shown.output
     assert "curve.jsonl, line 1: it is unreadable" in shown.output
     assert (tmp_path / f"{settings}.damaged").exists()

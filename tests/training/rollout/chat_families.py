@@ -25,7 +25,7 @@ TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 
 @dataclass(frozen=True)
 class Family:
-    """A chat template and its constraints: the roles that it accepts, and whether prompts grow.
+    """A chat template and its constraints, such as the roles that the template accepts.
 
     Attributes:
         template: The template, or the name of the original template in TRL.

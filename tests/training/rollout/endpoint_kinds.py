@@ -94,8 +94,8 @@ class Kind:
 
     Attributes:
         body: Returns the body of an answer with the given text, calls, token counts and truncation.
-        names: The request fields by policy option.
-        given: Options that select the kind.
+        names: The request field for each policy option.
+        given: Policy options that select this kind.
     """
 
     path: str

@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that calls `work`, with `how` only in the second turn of episodes with this number."""
+    """Policy that calls `work`; only turn 2 of episodes with this `number` uses `how`."""
 
     how: str = "well"
     number: int = 0

@@ -53,7 +53,7 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
     [
         *((env, {}, "env must be an id, a spec or a function") for env in (None, 5, [], b"x")),
         ("NoWorld", {}, "there is no world 'NoWorld'"),
-        (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "needs an env with a spec"),
+        (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "env must have a spec"),
         ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
         ("ListWorld", {"num_envs": 0}, "num_envs"),
         ("ListWorld", {"timeout": 1.0}, "lockstep cannot abandon a hung slot"),
@@ -66,7 +66,7 @@ def test_wrong_options_of_a_collector_are_named(env: Any, options: Any, text: st
 
 
 def test_asyncio_needs_an_async_policy() -> None:
-    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
+    with pytest.raises(ValueError, match="OraclePolicy is neither; use the threads engine"):
         list(collect(POLICY, "ListWorld", [0], engine="asyncio"))
 
 

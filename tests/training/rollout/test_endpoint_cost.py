@@ -38,7 +38,7 @@ def test_no_request_is_sent_beyond_the_budget(kind: Kind, limit: float, tmp_path
             policy([ASK] * 40)
         with pytest.raises(BudgetError):
             asyncio.run(policy.areply(ASK))
-        # The first request is the only one whose cost is unknown.
+        # Only the first request's cost is unknown.
         assert len(server.requests) == (max(int(limit / 0.01 + 1e-9), 1) if limit else 0)
 
 

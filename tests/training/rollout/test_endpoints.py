@@ -116,7 +116,7 @@ def test_the_environment_names_the_model_and_the_server(
 
 @pytest.mark.parametrize("option", ["temperature", "max_tokens", "model", "stream"])
 def test_an_option_is_not_set_behind_its_back(option: str) -> None:
-    with pytest.raises(ValueError, match=f"extra_body sets '{option}'"):
+    with pytest.raises(ValueError, match=f"extra_body must not set '{option}'"):
         EndpointConfig("m", extra_body={option: 1})
 
 

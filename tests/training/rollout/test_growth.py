@@ -64,7 +64,7 @@ def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Tr
 
 
 def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) -> float:
-    """Return the long episode's cost per step relative to the short one's."""
+    """Return the ratio of the long episode's cost per step to the short episode's."""
     short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
     return long / short
 

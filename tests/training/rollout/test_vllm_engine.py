@@ -1,4 +1,4 @@
-"""The vLLM sampler with the real engine, where vLLM is installed."""
+"""The vLLM sampler with the real engine, if vLLM is installed."""
 
 from __future__ import annotations
 

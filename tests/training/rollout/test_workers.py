@@ -148,7 +148,6 @@ def test_a_worker_of_envs(tmp_path: Path, capfd: pytest.CaptureFixture[str], met
 
 
 def answers_of(answers: Answers, number: int) -> int:
-    """Wait for answers; return how many arrived in time."""
     until = time.monotonic() + PATIENCE
     for got in range(number):
         try:

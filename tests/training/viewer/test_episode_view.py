@@ -91,7 +91,7 @@ def test_each_agent_of_a_team_has_its_own_chats(env_id: str, options: dict[str, 
     view = assert_exact(rollout(TeamPolicy(env_id), make(env_id, **options), 2))
     assert len({turn["agent"] for turn in view["turns"]}) == 2
     assert {mark for entries in chats(view, "worker_0") for _, mark in entries} <= {""}
-    # A worker's second chat uses the ids of its first one again.
+    # A worker's second chat reuses the ids of the first chat.
     for turn, later in itertools.pairwise(view["turns"]):
         if later["agent"] == turn["agent"]:
             assert turn["results"]
@@ -223,7 +223,7 @@ def test_an_episode_of_another_version_is_shown_without_optimal_calls() -> None:
     [b"", b"{}", b"[", b"null", b'{"spec": 1, "seed": 1, "steps": []}', b"\xff", b"[" * 100_000],
 )
 def test_what_is_no_episode_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match="not a trajectory"):
+    with pytest.raises(ValueError, match="must be a trajectory"):
         build_view(line)
 
 

@@ -41,7 +41,8 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until the budget admits a request, and yield a function that records its cost.
+        """Wait until the budget admits a request, and yield a function that records the request's
+        cost.
 
         Raises:
             BudgetError: The budget is spent.

@@ -20,7 +20,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
-    """Return `messages` and, if there are tools, `tools`."""
+    """Return the request fields `messages` and, if there are tools, `tools`."""
     # Send unparsable replies verbatim, so that the model sees its malformed markup.
     messages = [
         replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages

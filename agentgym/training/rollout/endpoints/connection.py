@@ -47,7 +47,8 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may open a session first; a lock could be held during a fork.
+            # Without a lock, another thread may open a session first; a fork could copy a held
+            # lock.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -60,10 +61,10 @@ class Connection:
 
 
 class Session:
-    """Client of a vendor's SDK."""
+    """API session that uses a vendor's SDK."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
-        # The SDKs require a key, even for servers without one.
+        # The SDKs require a key even if the server does not.
         key = os.environ.get(config.api_key_env) or "none"
         self._make = functools.partial(
             client,

@@ -49,10 +49,10 @@ ConfigT = TypeVar("ConfigT", bound=EndpointOptions)
 class HttpPolicy(Generic[ConfigT]):
     """Policy that calls an API from any number of threads and event loops.
 
-    A subclass names its SDK and converts chats to requests and answers to replies. Requests run in
+    Subclasses choose the SDK and convert chats to requests and answers to replies. Requests run in
     the endpoints' event loop. Forked processes and pickled copies open their own connections.
     Policies that share a `connection` also share its `concurrency` and budget. If a chat exceeds
-    the context window, the reply ends its episode as `over_window`.
+    the context window, the reply ends the episode with the reason `over_window`.
     """
 
     sdk: ClassVar[ModuleType]
@@ -264,7 +264,7 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections, set up by variables such as `OPENAI_MODEL`."""
+    """Factory of policies with shared connections, which reads variables such as `OPENAI_MODEL`."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]

@@ -110,9 +110,9 @@ class Dispatcher:
                 yield self._answers.get_nowait()
 
     def take(self, most: int) -> list[Slot]:
-        """Take up to `most` ready slots, with slots of one seed together, in seed order."""
-        # Chats of one seed share a prefix. With seed order, a policy's random choices do not depend
-        # on which slots are open.
+        """Take up to `most` ready slots, grouped by seed and in seed order."""
+        # Chats with the same seed share a prefix. With seed order, a policy's random choices do not
+        # depend on which slots are open.
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)

@@ -23,7 +23,7 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Engine that steps envs in Ray actors. Joins `RAY_ADDRESS`, or starts a cluster.
+    """Engine that steps envs in Ray actors. Joins the cluster at `RAY_ADDRESS` or starts a cluster.
 
     The policy stays in the calling process. A dead actor costs only the episode that it was
     stepping.

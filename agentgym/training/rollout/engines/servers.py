@@ -26,7 +26,7 @@ from agentgym.training.rollout.faults import describe
 # The slot's key, the method's name and the argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
-# Whether a request succeeded, with the result or the failure.
+# Whether a request succeeded, and the result or failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"

@@ -36,12 +36,12 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 THREADS = 512
 # Number of threads that the pool starts without probing the interpreter.
 FEW_THREADS = 4
-# Seconds per interpreter probe: negligible for tools slow enough to need a thread.
+# Seconds per probe of the interpreter, negligible for tools slow enough to need a thread.
 PROBE = 0.003
 
 
 class ThreadPool:
-    """Pool that starts a few threads on demand, and more if slots wait while all threads are idle.
+    """Pool that starts a few threads on demand, and more if slots queue while threads are blocked.
 
     If the interpreter is busy, more threads would only compete for it. The threads are daemons, so
     a hung thread does not block interpreter exit.

@@ -41,7 +41,7 @@ from agentgym.training.rollout.faults import describe
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
-# Limits the number of episodes to restore after a worker's death.
+# Maximum requests per batch; after a worker's death, a batch's episodes must be restored.
 _BATCH = 256
 
 _LOST = Failure("its worker ended", lost=True)

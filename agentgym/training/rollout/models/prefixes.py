@@ -49,7 +49,8 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
-    """Return model inputs for the distinct tokens of rows, and an index into them per row token.
+    """Return model inputs for the distinct tokens of rows, and each row token's index in the
+    inputs.
 
     `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
     batch size 1; the indices have the shape of `ids` and are undefined for padding.

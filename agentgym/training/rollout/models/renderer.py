@@ -21,7 +21,7 @@ from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 # Cache size in prompts, which must cover all concurrent episodes.
 _REMEMBERED = 4_096
-# Llama 3 templates insert today's date unless this variable is set to a date.
+# Llama 3 templates insert today's date unless this variable is set.
 _FIXED = {"date_string": "26 Jul 2024"}
 # Probe strings that no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
@@ -34,11 +34,11 @@ class ImageError(PolicyError):
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, with messages converted to the roles that it accepts.
+    """A tokenizer's chat template, which converts messages to the roles that the template accepts.
 
-    If a template lacks the role `tool`, tool results become user messages. If it lacks `system`,
-    the system message joins the first user message. Adjacent messages of one role are joined if
-    roles must alternate.
+    If a template lacks the role `tool`, tool results become user messages. If a template lacks
+    `system`, the system message joins the first user message. Adjacent messages of one role are
+    joined if roles must alternate.
 
     Attributes:
         takes_system: Whether the template accepts the role `system`, or omits it on purpose.
@@ -74,7 +74,7 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # A template that mentions the system role but shows no system message does so on purpose.
+        # A template that mentions the system role but omits the message does so on purpose.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (

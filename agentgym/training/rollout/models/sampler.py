@@ -122,7 +122,7 @@ class TransformersSampler:
             token = logits.argmax(-1)
         else:
             logprobs = (logits / temperature).log_softmax(-1)
-            # Draw for finished rows too, so that samples do not depend on other rows' lengths.
+            # Draw tokens for finished rows too: samples must not depend on other rows' lengths.
             shares = logits.new_ones(total, logits.shape[1])
             shares[rows] = logprobs.exp()
             token = torch.multinomial(shares, 1, generator=self._generator)[rows, 0]

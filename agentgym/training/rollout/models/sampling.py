@@ -101,7 +101,7 @@ class RequestSeeds:
 def find_fault(
     sample: Sample, options: SamplingOptions, vocabulary: int | None = None
 ) -> str | None:
-    """Return why a sample cannot be trained on, or None."""
+    """Return the reason why a sample cannot be used for training, or None."""
     # Samples are checked before they are played, so that malformed samples never reach training.
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
