@@ -52,7 +52,7 @@ class AnthropicConfig(EndpointOptions):
         base_url: The API's URL, without `/v1/messages`.
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 plus
             `thinking_budget`.
-        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking.
+        thinking_budget: Maximum thinking tokens, fewer than `max_tokens`; None disables thinking.
             `extra_body` selects other modes, as in `{"thinking": {"type": "adaptive"}}`.
     """
 
@@ -194,7 +194,9 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
         elif block["type"] == "redacted_thinking":
             thinking.append(block)
         else:
-            raise AnswerError(f"content must be text, thinking and calls, got {quote(block)}")
+            raise AnswerError(
+                f"a content block must be text, thinking or a call, got {quote(block)}"
+            )
     text = join_parts(visible_thought(thoughts, thinking), *texts)
     if thinking:
         kept.keep(text, content)

@@ -42,7 +42,7 @@ class Collector:
     If an env raises, a worker dies or a slot times out, only one episode fails. The collector
     retries the episode up to `retries` times with the same seed; a new seed would bias the sample
     against long episodes. If all attempts fail, or the policy does not reply, the trajectory is
-    truncated and has a `failure`. `lockstep` raises the env's exceptions.
+    truncated and has a `failure`. With `lockstep`, env exceptions are raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.

@@ -37,7 +37,8 @@ class FaultStreak:
     """Numbers of the episodes that failed because of policy faults."""
 
     def __init__(self) -> None:
-        # Episodes are numbered by start, so that the rule does not depend on the number of slots.
+        # Numbers follow the starting order, so that the rule does not depend on the number of
+        # slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

@@ -150,7 +150,9 @@ def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
         elif item["type"] == "function_call":
             texts.append(call_text(item["name"], item["arguments"], dialect))
         else:
-            raise AnswerError(f"output must be text, reasoning and calls, got {quote(item)}")
+            raise AnswerError(
+                f"an output item must be text, reasoning or a call, got {quote(item)}"
+            )
     text = join_parts(visible_thought(summaries, reasoning), *texts)
     if reasoning:
         kept.keep(text, answer["output"])

@@ -31,7 +31,7 @@ from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.training.rollout.user_policy import is_policy
 from agentgym.world.config import Config, Seed
 
-# A folder with either file contains a model (transformers or PEFT).
+# A folder with one of these files contains a transformers or PEFT model.
 _MODELS = ("config.json", "adapter_config.json")
 # Seed offset between samples: a prime larger than any seed that users choose by hand.
 _APART = 1_000_003
@@ -116,7 +116,7 @@ class PolicyConfig(Config):
             return
         name, options = self._split()
         if self.model.temperature is None and not self.module:
-            # Records contain the temperature in use.
+            # Set the default temperature explicitly, so that records contain it.
             object.__setattr__(self, "model", replace(self.model, temperature=0.0))
         if name in SCRIPTED:
             read_arguments(name, SCRIPTED[name], options)

@@ -308,7 +308,7 @@ def _agent(info: Mapping[str, Any]) -> str:
 
 
 def with_detail(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a JSON-able info with `detail` converted to a `StepInfo`."""
+    """Return an info dict with `detail` converted to a `StepInfo`."""
     detail = info.get("detail")
     return {**info, "detail": StepInfo.from_dict(detail)} if isinstance(detail, dict) else info
 

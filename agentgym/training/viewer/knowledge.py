@@ -20,7 +20,7 @@ from agentgym.oracles.communication import describe_action
 from agentgym.text.messages import TASK_ID, ToolCall
 from agentgym.world.seated import COMMITTED
 
-# Prefixes of results of calls that changed nothing.
+# Result prefixes that mark calls without an effect.
 _REFUSED = ("error:", "The referee:")
 _WAITED = "You wait."
 _LOG_TAG = "team"
@@ -114,7 +114,6 @@ def _task(step: Mapping[str, Any]) -> int:
 
 
 def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
-    """Return the seat that a call addresses, or an empty string."""
     if call["name"] == "tell":
         return str(call["arguments"].get("agent"))
     if call["name"] == "delegate":
@@ -176,7 +175,6 @@ class _Reader:
             self._read_log(place, seat, message)
 
     def _read_opening(self, place: int, seat: str, shown: Sequence[Mapping[str, Any]]) -> None:
-        """Read the task of a new chat, which is a message or the state of a match."""
         if COMMITTED in {fact.text for fact in self.facts}:
             for line, moves in self._moves.items():
                 if moves[0].turn < place:
@@ -218,7 +216,7 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Match a message with the first waiting call, preferring calls with its text."""
+        """Match a message with the first waiting call, preferring calls with equal text."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

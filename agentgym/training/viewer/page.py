@@ -104,7 +104,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
     """
     if not index.rows:
         names = ", ".join(map(str, index.runs))
-        raise ValueError(f"{names} contains no trajectories; give a log or folder that has some")
+        raise ValueError(f"{names} contains no trajectories; choose another log or folder")
     rows = list(map(asdict, index.rows))
     boot = {"title": index.title, "rows": rows, "files": index.files()}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,6 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
-    """Yield elements of JSON lines; an element's id is its first episode's number."""
     lines: list[str] = []
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
@@ -158,7 +157,6 @@ def run_key(runs: Iterable[Path]) -> str:
 
 
 def _secret(path: Path) -> bytes:
-    """Return the secret in a private file, which is created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

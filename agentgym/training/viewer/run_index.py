@@ -172,7 +172,6 @@ class RunIndex:
         return name if names.count(name) == 1 else run.as_posix()
 
     def _read(self, log: _Log, most: int) -> int:
-        """Read complete lines; return the number of bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):

@@ -21,7 +21,7 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
-# Deficits that about twenty episodes can show, by the intervention that removes them.
+# Deficits that about twenty episodes can reveal, by the intervention that removes the deficit.
 DEFICITS: Mapping[str, Deficits] = {
     "P": Deficits(planning=0.15),
     "S": Deficits(tracking=0.1),
@@ -33,7 +33,7 @@ NOISE = 0.1
 # arms without and with the oracle that removes a deficit
 _ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
 _NULL_ARMS = ("", "P", "S", "SH")
-# a budget that any error exceeds
+# a budget that leaves no room for errors
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
 # options that make episodes long enough for every deficit; other worlds use `OFFICE`

@@ -64,7 +64,6 @@ def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
     assert (result.policy, result.success, result.optimal) == ("external:sdk", 1.0, result.steps)
     assert result.report is not None
     assert not result.report["faults"]
-    # As in any log, the spec, the seed and the replies determine the episode.
     (trajectory,) = log_of(out)
     again = replay(trajectory)
     assert [step.info for step in again.steps] == [step.info for step in trajectory.steps]

@@ -368,7 +368,7 @@ class Engine:
 def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(
     tokenizer: PreTrainedTokenizerFast, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any of the model's end tokens ends a reply; the trainer's template variables are used."""
+    """Any of the model's end tokens ends a reply. Prompts use the trainer's template variables."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
     tokenizer.chat_template = "{{ opening }}" + str(tokenizer.chat_template)

@@ -1,4 +1,4 @@
-"""Host that forks a process for each training run; the process kills itself at an event."""
+"""Host that forks a process for each training run; the runs kill themselves."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_the_ratio_of_a_reply_by_hand() -> None:
 
 
 def test_means_over_replies_whatever_the_rows() -> None:
-    # Edits cut the episodes into rows, and rows are shuffled.
+    # Context edits split the episodes into rows, which are shuffled.
     played = [
         episode(0, [0.0] * 3, (2, 3, 1), cuts=(1,)),
         episode(1, [0.0] * 2, (1, 2), fresh=100),

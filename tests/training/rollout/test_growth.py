@@ -1,4 +1,4 @@
-"""The cost of storing, sending and keeping an episode grows only with its new text and tokens.
+"""The cost of storing, sending and keeping an episode grows only with new text and tokens.
 
 Bytes, memory and calls per step are counted for two episode lengths.
 """

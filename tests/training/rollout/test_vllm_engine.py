@@ -18,7 +18,7 @@ pytest.importorskip("vllm")
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM causes many deprecation warnings
 
 CONTEXT = 256
-# The long prompt fills whole blocks of the cache, so later requests reuse its states.
+# The long prompt fills whole cache blocks, so that later requests reuse the states.
 PROMPTS = [(5, 6, 7), (9, 8), tuple(5 + k % 200 for k in range(200))]
 
 

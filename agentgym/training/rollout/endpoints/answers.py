@@ -16,7 +16,7 @@ from agentgym.world.digests import digest
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 # Larger token counts are invalid: no model has seen that many tokens.
 MAX_TOKENS = 10**12
-# Maximum characters of an answer in an error message.
+# Maximum number of characters that an error message quotes from an answer.
 QUOTED = 300
 # Maximum number of stored replies: enough for several thousand turns of a few episodes.
 MAX_REPLIES = 20_000

@@ -34,7 +34,7 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 def to_reply(answer: Any, dialect: Dialect) -> Reply:
     """Convert an answer to a reply, or raise an error in `MALFORMED`."""
     choice = answer["choices"][0]
-    # Gateways report upstream failures with status 200.
+    # Some gateways report upstream failures with status 200.
     failed = answer.get("error") or choice.get("error") or choice.get("finish_reason") == "error"
     if failed:
         raise AnswerError(quote(answer))

@@ -47,8 +47,7 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Without a lock, another thread may open a session first; a fork could copy a held
-            # lock.
+            # Another thread may have opened a session meanwhile; locks are unsafe across forks.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -78,11 +77,11 @@ class Session:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The SDK's asynchronous client, used only in the endpoints' loop."""
+        """The SDK's asynchronous client, used only in the endpoints' event loop."""
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the endpoints' loop."""
+        """Run a coroutine in the endpoints' event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:

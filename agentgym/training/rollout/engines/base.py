@@ -33,7 +33,7 @@ OPENING = 60.0
 NEVER = float("inf")
 # At 1,000 slots and Python's threshold of 700, garbage collection takes a third of the step time.
 YOUNG = 50_000
-# A step allocates about twelve objects, of which most are freed before a scan. 200 take 20 kB.
+# A step allocates about twelve objects, most of which are freed before a scan.
 YOUNG_PER_SLOT = 200
 
 
@@ -42,7 +42,7 @@ class Failure:
     """Failure of an episode in a slot.
 
     Attributes:
-        error: The policy's error, if the policy could not reply; such episodes are not retried.
+        error: The policy's error, if the policy could not reply; the episode is not retried.
         fatal: Whether the run must stop because every later episode would fail too.
         lost: Whether another episode ended the shared worker; the slot remains usable.
     """
@@ -149,7 +149,7 @@ def factory_of(env: EnvLike) -> MakeEnv:
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """Start a thread that does not keep the interpreter alive."""
+    """Start a daemon thread."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread

@@ -85,7 +85,7 @@ class Dispatcher:
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start as many episodes as possible; report whether any is running."""
+        """Start as many episodes as possible; report whether any episode is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.begun += 1

@@ -22,7 +22,7 @@ from agentgym.training.rollout.engines.servers import (
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 
-# Lock for polling a child process: of two concurrent callers, one would miss the exit code.
+# Lock for polling child processes, because one of two concurrent callers would miss the exit code.
 _CHILDREN = threading.Lock()
 # Exit code of a worker whose script starts workers at import time.
 UNGUARDED = 97
@@ -152,7 +152,7 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Ignore interrupts, and exit with the parent."""
+    """Ignore interrupts, and exit when the parent exits."""
     # If the parent is killed, a worker would otherwise wait forever.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()

@@ -36,12 +36,12 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
-# msgspec's errors for integers over 64 bits, lone surrogates and arrays.
+# Errors that msgspec raises for integers over 64 bits, lone surrogates and arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 
 class EnvServer:
-    """Remote side of a slot, which sends only the new messages of chats."""
+    """Remote side of a slot, which sends only new messages."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env, self._border = env, Border()

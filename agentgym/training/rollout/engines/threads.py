@@ -114,7 +114,6 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Do a slot's work; return False if the slot was abandoned in the meantime."""
         # With a lock, threads would wait for each other and switch several times per step.
         if slot.dead:  # unregistered, so that `abandon` does not replace this thread
             slot.deliver(None)

@@ -37,11 +37,11 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers. At 18 MB each, they add about 30 kB per slot with 10,000 slots.
+# Default number of workers. At 18 MB each, workers add about 30 kB per slot with 10,000 slots.
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
-# Maximum requests per batch; after a worker's death, a batch's episodes must be restored.
+# Maximum requests per batch, which limits the episodes to restore after a worker's death.
 _BATCH = 256
 
 _LOST = Failure("its worker ended", lost=True)
@@ -169,7 +169,7 @@ class Worker:
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a dead slot, and the worker if it is running the slot's step."""
+        """Close a dead slot; if the worker is running the slot's step, kill the worker."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
@@ -181,7 +181,7 @@ class Worker:
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait until a deadline for the worker to end, then kill it."""
+        """Wait for the worker to end; after a deadline, kill the worker."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()

@@ -94,8 +94,8 @@ def mimic(model: GPT2LMHeadModel) -> None:
     """Initialise key weights equal to query weights (Trockman and Kolter 2023, Mimetic
     Initialization of Self-Attention Layers).
 
-    At first, tokens then attend to equal tokens, so a small model learns to copy in hundreds of
-    steps instead of thousands.
+    Initially, tokens then attend to equal tokens, so a small model learns to copy in hundreds
+    instead of thousands of steps.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h

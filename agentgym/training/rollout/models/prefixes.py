@@ -88,7 +88,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
     """Return a model's logits at given indices of the flattened batch, and the model's output."""
-    # Compute only these logits, because each takes a row as long as the vocabulary.
+    # Compute only these logits, because each logits row is as long as the vocabulary.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
         lambda module, states: (states[0].flatten(0, 1)[places][None],)

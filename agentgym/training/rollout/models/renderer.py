@@ -34,7 +34,7 @@ class ImageError(PolicyError):
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, which converts messages to the roles that the template accepts.
+    """Adapter that converts messages to the roles that a tokenizer's chat template accepts.
 
     If a template lacks the role `tool`, tool results become user messages. If a template lacks
     `system`, the system message joins the first user message. Adjacent messages of one role are
@@ -129,7 +129,7 @@ class Renderer:
 
     Assistant messages are rendered verbatim. If a template edits history, for example by stripping
     earlier thinking, the prompt is tokenised in full and starts a new training row. `stops` are
-    stop ids besides the tokenizer's and the template's, as in the model's `generation_config`.
+    additional stop ids, such as the ids in the model's `generation_config`.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.

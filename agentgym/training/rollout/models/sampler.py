@@ -147,7 +147,6 @@ def _cache_bytes(model: PreTrainedModel) -> int:
 
 
 def _free_memory() -> int:
-    """Return the free memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS

@@ -45,7 +45,7 @@ class TokenTree:
         return len(self._nodes)
 
     def path(self, ids: Sequence[int]) -> list[int]:
-        """Return a sequence's nodes, adding new ones."""
+        """Return a sequence's nodes, adding missing nodes."""
         self._time += 1
         node, nodes = -1, []
         for depth, token in enumerate(ids):
@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # Parents sort before their children: they are used at least as recently and are less deep.
+        # A parent sorts before its children: its last use is as recent, and its depth is smaller.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -136,7 +136,7 @@ class _Query:
     """Nodes that a forward pass computes for one group of rows.
 
     Attributes:
-        depths: The new nodes' positions.
+        depths: The position of each new node.
         mask: The nodes to which each new node attends, of shape (new, nodes).
         ends: The index in `new` of each row's last node.
     """
@@ -170,7 +170,7 @@ class _Group:
             self.member[row, places] = True
 
     def begin(self) -> _Query:
-        """Return a query for the prompts' last nodes and all nodes without states."""
+        """Return a query for all nodes without states and for each prompt's last node."""
         ends = set(self.ends.tolist())
         missing = [
             number in ends or number not in self.tree.computed for number in self.nodes.tolist()
