@@ -42,7 +42,7 @@ class FaultStreak:
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:
-        """Record a failed episode; raise `CollectionError` after `IN_A_ROW` failures in a row."""
+        """Record a failed episode; raise `CollectionError` at `IN_A_ROW` consecutive failures."""
         self._lost.add(number)
         first = last = number
         while first - 1 in self._lost:

@@ -90,8 +90,8 @@ class PolicyConfig(Config):
     Attributes:
         name: The scripted policies, each with an optional `seed`, are `control` (with `planning`,
             `tracking` and `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p` and
-            `notes`) and `random`. Other names are a trained model's folder, or
-            `package.module:policy` for a policy whose parameter is `chat` or `chats`. With
+            `notes`) and `random`. Other names are a trained model's folder and
+            `package.module:policy`, whose parameter must be `chat` or `chats`. With
             `package.module:factory:depth=3`, `factory(env_id, depth=3)` returns a policy in any
             form that `UserPolicy` accepts. `external:name` is an agent connected by `agentgym
             serve`. A team takes one policy per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
@@ -310,7 +310,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt and reply tokens of an episode; None without token ids."""
+    """Return an episode's numbers of prompt and reply tokens; None without token ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

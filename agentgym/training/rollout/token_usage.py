@@ -15,12 +15,13 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Tokens of all texts, including removed but not inserted texts.
+        trajectory_tokens: Tokens of all texts, each counted once; removed texts count and inserted
+            texts do not.
         reusable_prompt_tokens: Tokens of the prefix shared with the previous prompt.
         policy_tokens: Tokens of the replies, including thinking and summaries.
         summary_tokens: Tokens of summaries and summary requests.
-        hidden_tool_tokens: Tokens of results that only the policy's code received and the chat does
-            not show.
+        hidden_tool_tokens: Tokens of results that the policy's code received but the chat does not
+            show.
     """
 
     counter: str

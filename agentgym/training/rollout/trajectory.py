@@ -47,7 +47,7 @@ class Trajectory:
     """One episode. In a team, `Step.info["agent"]` names the agent that took the step.
 
     Attributes:
-        spec: Spec of the env and its wrappers, as JSON of `gymnasium.envs.registration.EnvSpec`.
+        spec: Spec of the env and its wrappers, as a `gymnasium.envs.registration.EnvSpec` in JSON.
             `spec`, `seed` and the replies determine the episode.
         last: The chat after the last step; in a team, the last agent's chat.
         labels: Labels of the run, such as the policy's name or the arm.

@@ -244,7 +244,7 @@ class _Builder:
         self._records: dict[str, Mapping[str, Any]] = {}
         # the number of each agent's current chat
         self._tasks: dict[str, Any] = {}
-        # for each step, the agent and the messages that its chat shows for the first time
+        # for each step, the agent and the messages first shown in the agent's chat
         self._news: list[tuple[str, list[int]]] = []
 
     def build(self) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return a key for runs that survives restarts and that only this user can compute.
+    """Return a key for the runs, which survives restarts and which only this user can compute.
 
     The key derives from a secret in the user's cache folder; without this file, the key is random.
     """

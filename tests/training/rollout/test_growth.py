@@ -212,5 +212,5 @@ def test_lines_with_whole_prompts_are_read_and_bad_ones_refused() -> None:
     assert [step.reply.prompt_ids for step in again.steps] == [(1, 2), (1, 2, 3, 4)]
     assert again.last == chat
     for kept in ("-1", "4", "1.5", '"2"', str(2**70)):
-        with pytest.raises(ValueError, match="not the JSON line"):
+        with pytest.raises(ValueError, match="must be a trajectory"):
             Trajectory.from_json(line.replace('"prompt_ids": [1, 2, 3, 4]', f'"kept_ids": {kept}'))

@@ -49,8 +49,8 @@ ConfigT = TypeVar("ConfigT", bound=EndpointOptions)
 class HttpPolicy(Generic[ConfigT]):
     """Policy that calls an API from any number of threads and event loops.
 
-    Subclasses choose the SDK and convert chats to requests and answers to replies. Requests run in
-    the endpoints' event loop. Forked processes and pickled copies open their own connections.
+    Subclasses choose the SDK, turn chats into requests and turn answers into replies. Requests run
+    in the endpoints' event loop. Forked processes and pickled copies open their own connections.
     Policies that share a `connection` also share its `concurrency` and budget. If a chat exceeds
     the context window, the reply ends the episode with the reason `over_window`.
     """

@@ -26,7 +26,7 @@ from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDie
 _CHILDREN = threading.Lock()
 # Exit code of a worker whose script starts workers at import time.
 UNGUARDED = 97
-# Signal that the kernel sends when memory runs out; `signal` lacks it on Windows.
+# Signal that the kernel sends when memory runs out; Windows does not define it.
 _SIGKILL = 9
 
 
@@ -94,7 +94,7 @@ class _Process(FarEnd):
 
 def exit_while_importing() -> None:
     """Exit quietly if this worker is still importing the user's script."""
-    # The script starts workers at its top level, which would fail inside a worker.
+    # The script starts workers at its top level, so each worker would start workers.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 

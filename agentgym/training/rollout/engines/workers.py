@@ -1,7 +1,7 @@
 """Local side of workers, which each run many slots in another process or Ray actor.
 
-If a worker dies, or is ended because one episode failed, the dispatcher replays its other episodes
-in a new worker.
+If a worker dies, or is ended because one episode failed, the dispatcher replays the worker's other
+episodes in a new worker.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """Slot in a worker; `home` is the worker that owns its env."""
+    """Slot in a worker; `home` is the worker that owns the slot's env."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)

@@ -31,7 +31,7 @@ def join_messages(first: Message, second: Message) -> Message:
 
 
 def to_encodable(data: Any) -> Any:
-    """Replace lone surrogates in JSON-able data, which requests cannot encode."""
+    """Replace lone surrogates, which requests cannot encode, in JSON-able data."""
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:

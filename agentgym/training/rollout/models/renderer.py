@@ -41,7 +41,7 @@ class ChatTemplate:
     joined if roles must alternate.
 
     Attributes:
-        takes_system: Whether the template accepts the role `system`, or omits it on purpose.
+        takes_system: Whether the template accepts the role `system` or intentionally omits it.
 
     Raises:
         ValueError: The tokenizer has no usable chat template.
@@ -74,7 +74,7 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # A template that mentions the system role but omits the message does so on purpose.
+        # A template that mentions the system role but omits the message does so intentionally.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (
@@ -200,7 +200,7 @@ class Renderer:
         return self.template.render(chat.messages[:count], chat.tools)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        # Templates include the beginning-of-sequence token themselves.
+        # Templates already include the beginning-of-sequence token.
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _turn_end(self, named: set[int]) -> int:

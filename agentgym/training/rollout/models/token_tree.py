@@ -216,7 +216,7 @@ class SharedRows:
     def __init__(self, model: Any, tree: TokenTree, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.tree, self.prefilled = model, tree, 0
         groups = list(shared_groups(prompts, len(prompts)))
-        # Groups are processed separately, but may have prefixes in common.
+        # Groups are processed separately, but may share prefixes.
         pairs = [(prompts[one[-1]], prompts[other[0]]) for one, other in pairwise(groups)]
         heads = {one[: common_length(np.asarray(one), np.asarray(two))] for one, two in pairs}
         if worth := sorted(head for head in heads if tree.count_missing(head) >= _SHORTEST):
