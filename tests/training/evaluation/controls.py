@@ -97,7 +97,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # The outer loop is over instances, because offices cache recent initial states.
+    # The outer loop iterates over instances, because offices cache recent initial states.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [

@@ -60,7 +60,7 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show the images in a request of any API to the model, and play the next call."""
+        """Show the request's images to the model, for any API, and play the next call."""
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()
