@@ -85,7 +85,7 @@ def test_every_engine_asks_the_policy_of_the_seat(engine: str) -> None:
 
 def test_every_seat_resets_its_policy_at_the_start_of_each_episode() -> None:
     class Counting:
-        """A policy that counts its resets and plays like a team."""
+        """A policy that records its resets and plays all seats."""
 
         def __init__(self) -> None:
             self.seeds: list[int] = []
@@ -112,7 +112,7 @@ def test_every_seat_resets_its_policy_at_the_start_of_each_episode() -> None:
         ({}, DUEL, "no seat has a policy"),
         ({"player_0": 0}, DUEL, "the seat 'player_1' has no policy"),
         ({"player_0": 0, "player_1": 0, "player_2": 0}, DUEL, "no seat 'player_2' in this team"),
-        ({"player_0": 0}, "ListWorld", "the seats player_0, but the world has one agent"),
+        ({"player_0": 0}, "ListWorld", "the seats player_0, but the world has only one agent"),
     ],
 )
 def test_wrong_seats_are_refused_before_play(
@@ -174,7 +174,7 @@ def test_a_model_over_its_window_ends_the_game_for_all() -> None:
 
 
 class Words:
-    """A tokenizer and a renderer for the texts of one team's episodes."""
+    """A tokenizer and a renderer for the texts of a team's episode."""
 
     def __init__(self, env_id: str, **options: Any) -> None:
         played = rollout(TeamPolicy(env_id), make(env_id, **options), 0)
@@ -205,7 +205,7 @@ def test_frozen_seats_have_no_tokens(env_id: str) -> None:
 
 
 class Recorded(GRPO):
-    """GRPO that keeps what it learns from."""
+    """GRPO that stores the trajectories and advantages of the last update."""
 
     def learn(self, played: Sequence[Trajectory]) -> Any:
         self.played, self.values = list(played), self.advantages(played)

@@ -102,7 +102,7 @@ def test_a_duel_is_reported_by_seat(tmp_path: Path) -> None:
         rewards = [row.report["team"]["rewards"][seat] for row in results if row.report]
         mean, low, high = map(float, re.findall(r"-?[0-9.]+", shown))
         assert mean == pytest.approx(100 * sum(rewards) / 12, abs=0.05)
-        # At least as wide as Student's interval over the twelve games.
+        # The interval is at least as wide as Student's interval over the twelve games.
         assert high - low >= 200 * 2.2 * stdev(rewards) / 12**0.5 - 0.1
 
 
@@ -195,7 +195,7 @@ def test_the_tokens_of_a_team_are_counted_exactly() -> None:
 
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
-    """Each reply of each agent is in exactly one row, after the ids it was conditioned on."""
+    """Each reply is in exactly one row, after the ids of its prompt."""
     small = {"items": 4, "removals": 1}
     demonstration = recorded("ListWorld-team", 0, **small)
     tokenizer = make_tokenizer([m.raw or m.text for m in demonstration.last.messages], 400)
@@ -224,7 +224,7 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
 
 
 def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:
-    """The closer earns the score, the others half of it, and each agent is compared with itself."""
+    """The closer earns the score and other agents half; advantages are computed per agent."""
     env_id = "ListWorld-team"
     agents = make(env_id).unwrapped.game.agents  # type: ignore[attr-defined]
     reward = {agents[0]: 1.0, agents[1]: 0.5}

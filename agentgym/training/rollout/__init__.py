@@ -1,6 +1,4 @@
-"""Episode collection: policies, local models and endpoints, the collector with its engines,
-trajectories and their log. Within agentgym, it imports only the core, oracles and wrappers.
-"""
+"""Episode collection with policies, engines and trajectory logs."""
 
 from __future__ import annotations
 

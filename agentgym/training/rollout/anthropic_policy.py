@@ -1,4 +1,4 @@
-"""Policy behind the Anthropic Messages API or a compatible server."""
+"""Policy that calls the Anthropic Messages API or a compatible server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 128
 # The API rejects messages without content.
 _EMPTY = "(empty)"
-# The API requires a limit; this one leaves room for thinking.
+# The API requires a reply limit; this default leaves room for thinking.
 _MAX_TOKENS = 16_000
 
 
@@ -52,7 +52,7 @@ class AnthropicConfig(EndpointOptions):
         base_url: The API's URL, without `/v1/messages`.
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 plus
             `thinking_budget`.
-        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking.
+        thinking_budget: Maximum thinking tokens, fewer than `max_tokens`; None disables thinking.
             `extra_body` selects other modes, as in `{"thinking": {"type": "adaptive"}}`.
     """
 
@@ -66,13 +66,13 @@ class AnthropicConfig(EndpointOptions):
             object.__setattr__(self, "max_tokens", _MAX_TOKENS + (self.thinking_budget or 0))
         elif self.thinking_budget is not None and self.thinking_budget >= self.max_tokens:
             raise ValueError(
-                f"thinking_budget {self.thinking_budget} leaves no room for a reply of max_tokens "
-                f"{self.max_tokens}; raise max_tokens"
+                f"thinking_budget must be below max_tokens ({self.max_tokens}), got "
+                f"{self.thinking_budget}; raise max_tokens"
             )
 
 
 class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
-    """Policy that calls the Messages API and returns thinking blocks with their signatures."""
+    """Policy that calls the Messages API and sends back signed thinking blocks."""
 
     sdk: ClassVar[ModuleType] = anthropic
     client = anthropic.AsyncAnthropic
@@ -100,7 +100,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return `system`, `messages` and, if there are tools, `tools`."""
+    """Return the request fields `system`, `messages` and, if there are tools, `tools`."""
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0].role == "system":
@@ -173,7 +173,7 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer and keep its thinking; a malformed one raises an error in `MALFORMED`."""
+    """Convert an answer to a reply and store its thinking, or raise an error in `MALFORMED`."""
     # A truncated call is omitted, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
@@ -194,7 +194,9 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
         elif block["type"] == "redacted_thinking":
             thinking.append(block)
         else:
-            raise AnswerError(f"content has {quote(block)}, which is no text, thinking or call")
+            raise AnswerError(
+                f"a content block must be text, thinking or a call, got {quote(block)}"
+            )
     text = join_parts(visible_thought(thoughts, thinking), *texts)
     if thinking:
         kept.keep(text, content)

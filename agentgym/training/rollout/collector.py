@@ -32,24 +32,24 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-# Wait for more chats for up to this share of the last reply's time: fuller batches are worth it.
+# Wait for more chats for at most this fraction of the last reply's duration, to fill the batch.
 LINGER = 0.1
 
 
 class Collector:
     """Plays many episodes of one env at once, in slots that stay open between calls.
 
-    A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
-    episode, which is retried up to `retries` times with the same seed; a new seed would bias the
-    sample against long episodes. If every attempt fails, or the policy does not reply, the result
-    is a truncated trajectory with a `failure`. `lockstep` raises the env's exceptions.
+    If an env raises, a worker dies or a slot times out, only one episode fails. The collector
+    retries the episode up to `retries` times with the same seed; a new seed would bias the sample
+    against long episodes. If all attempts fail, or the policy does not reply, the trajectory is
+    truncated and has a `failure`. With `lockstep`, env exceptions are raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
         timeout: Maximum seconds for a reset, a step or, with `asyncio`, a reply; None for no limit.
-        in_flight: Number of batches of running episodes, ignored by `lockstep`. With 2, the policy
-            replies to one batch while the other batch's tools run.
+        in_flight: Number of batches that the running episodes form; `lockstep` ignores it. With 2,
+            the policy replies to one batch while the other batch's tools run.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -75,7 +75,7 @@ class Collector:
             check_float("timeout", timeout, 0.001, 1e9)
             if not self._engine.isolates:
                 raise ValueError(
-                    "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
+                    "lockstep cannot abandon a hung slot, so it does not support timeout; use "
                     "another engine"
                 )
         self._dispatcher = Dispatcher(
@@ -86,12 +86,12 @@ class Collector:
 
     @property
     def retried(self) -> int:
-        """Number of restarted episodes so far."""
+        """Number of episodes restarted so far."""
         return self._dispatcher.retried
 
     @property
     def recovered(self) -> int:
-        """Number of episodes restored so far after their shared worker ended."""
+        """Number of episodes restored so far after a shared worker died."""
         return self._dispatcher.recovered
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class Collector:
         self.close()
 
     def close(self) -> None:
-        """Close the slots, including hung ones."""
+        """Close all slots, including hung slots."""
         self._dispatcher.close()
 
     def collect(
@@ -113,20 +113,20 @@ class Collector:
         *,
         ordered: bool = False,
     ) -> Iterator[Trajectory]:
-        """Play one episode per seed; the seeds may be endless.
+        """Play one episode per seed; `seeds` may be infinite.
 
         Args:
             policy: Any form that `UserPolicy` accepts, or a mapping of a team's agents to policies.
             seeds: The reset seeds.
             log: Receives each trajectory before it is yielded. Recorded episodes with the same env
-                and labels are yielded instead of played, unless they failed.
+                and labels are yielded instead of being played again, unless they failed.
             labels: The trajectories' labels.
-            ordered: Yield in seed order. Otherwise short episodes come first, so the first n
-                results of a longer stream are biased.
+            ordered: Yield in seed order. Otherwise short episodes come first, which biases the
+                first n results of a longer run.
 
         Raises:
             CollectionError: Too many consecutive episodes failed.
-            RunLockedError: Another process writes to the log.
+            RunLockedError: Another process is writing to the log.
             ValueError: An argument is invalid, or the log belongs to another run.
         """
         player = adapt(policy)
@@ -219,7 +219,7 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
         except TypeError:
             number = -1
         if number < 0:
-            raise ValueError(f"seeds must be integers of 0 or more, got {seed!r} among them")
+            raise ValueError(f"seeds must be non-negative integers, got {seed!r}")
         yield number
 
 
@@ -228,7 +228,7 @@ def _read_labels(labels: object) -> dict[str, Any]:
         return {}
     try:
         if not isinstance(labels, Mapping):
-            raise TypeError(f"{type(labels).__name__} is no mapping")
+            raise TypeError(f"{type(labels).__name__} is not a mapping")
         return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
@@ -242,15 +242,15 @@ def _open_log(log: object) -> TrajectoryLog | None:
         return log
     if isinstance(log, (str, Path)) and str(log):
         return TrajectoryLog(Path(log))
-    raise ValueError(f"log must be the path of a file, such as runs/list.jsonl, got {log!r}")
+    raise ValueError(f"log must be a file path, such as runs/list.jsonl, got {log!r}")
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str, tuple[str, ...]]:
     makes = callable(env) and not is_policy(env)
     if not (isinstance(env, (str, EnvSpec)) or makes):
         raise ValueError(
-            f"env must be an id, a spec or a function that makes an env, got {env!r}: "
-            "collect(policy, env, seeds)"
+            f"env must be an id, a spec or a function that makes an env, got {env!r}; "
+            "call collect(policy, env, seeds)"
         )
     make_env = factory_of(env)
     first = make_env()

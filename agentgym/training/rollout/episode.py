@@ -1,4 +1,4 @@
-"""One episode: the env that plays it and its record."""
+"""One episode: its env and its record."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def play_reply(env: gymnasium.Env[Any, Any], reply: Reply) -> StepOutcome:
 
 
 class Episode(Recording):
-    """Running episode of an env, which is reset; the env must have a spec."""
+    """Running episode of an env with a spec. Creating an episode resets the env."""
 
     def __init__(
         self,
@@ -112,13 +112,11 @@ class Episode(Recording):
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
     """Return an env's spec with its wrappers as JSON text, or raise `ValueError`."""
     if env.spec is None:
-        raise ValueError(
-            "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"
-        )
+        raise ValueError("env must have a spec; make it with gymnasium.make or agentgym.make")
     try:
         return str(env.spec.to_json())
     except TypeError as error:
         raise ValueError(
-            "the spec of the env cannot be recorded with the episode: "
-            f"{error}; give functions as 'package.module:function'"
+            f"the env's spec must be JSON-serialisable ({error}); "
+            "pass functions as 'package.module:function'"
         ) from error

@@ -19,10 +19,10 @@ _LOOPS = threading.Lock()
 
 
 def event_loop(name: str = POLICIES) -> asyncio.AbstractEventLoop:
-    """Return this process's event loop with this name."""
+    """Return this process's event loop with the given name."""
     place = os.getpid(), name
     with _LOOPS:
-        if place not in _loops:  # a forked child has the parent's loop without its thread
+        if place not in _loops:  # a forked child lacks the loop's thread
             loop = _loops[place] = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name=name, daemon=True).start()
         return _loops[place]

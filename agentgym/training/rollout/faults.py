@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym.play.policy import PolicyError
 
-# Consecutive policy faults that stop a run: three in a row are no accident.
+# Consecutive policy faults that stop a run; three in a row are hardly an accident.
 IN_A_ROW = 3
 
 
@@ -34,14 +34,15 @@ def describe(error: BaseException) -> str:
 
 
 class FaultStreak:
-    """Numbers of the episodes lost to policy faults; episodes are numbered as they start."""
+    """Numbers of the episodes that failed because of policy faults."""
 
     def __init__(self) -> None:
-        # Numbering by start makes the rule independent of the number of slots.
+        # Numbers follow the starting order, so that the rule does not depend on the number of
+        # slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:
-        """Record a lost episode; `CollectionError` after `IN_A_ROW` consecutive ones."""
+        """Record a failed episode; raise `CollectionError` at `IN_A_ROW` consecutive failures."""
         self._lost.add(number)
         first = last = number
         while first - 1 in self._lost:
@@ -51,6 +52,6 @@ class FaultStreak:
         if last - first + 1 >= IN_A_ROW:
             trace = f"\n{fault.trace}" if fault.trace else ""
             raise CollectionError(
-                f"{IN_A_ROW} consecutive episodes were lost because the policy failed; the last "
-                f"one: {fault.cause}{trace}"
+                f"{IN_A_ROW} consecutive episodes failed because of the policy; the last failure: "
+                f"{fault.cause}{trace}"
             )

@@ -1,7 +1,7 @@
 """Line-based files, plain or with one zstd frame per line (`.zst`).
 
-Independent frames let single lines be found, appended or removed; `zstd -d`, pandas and DuckDB read
-the file.
+Because frames are independent, single lines can be read, appended and removed. `zstd -d`, pandas
+and DuckDB can read the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import zstandard
 ENDING = ".zst"
 # The first bytes of a frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"
-# Bytes per read; a frame holds about one episode.
+# Bytes per read; a frame contains one episode.
 _BLOCK = 1 << 16
 # Files are 10 % smaller than with level 3, at a cost of a third of a millisecond per 44 kB line.
 _LEVEL = 9
@@ -25,8 +25,8 @@ _LEVEL = 9
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Line of a plain file or frame of a compressed one, from byte `start` up to `end`; a damaged
-    frame has its raw bytes as `lines`.
+    """Line of a plain file, or frame of a compressed file, at bytes `start` to `end`. For a damaged
+    frame, `lines` contains the raw bytes.
     """
 
     start: int
@@ -35,12 +35,12 @@ class Chunk:
 
 
 def is_compressed(path: Path) -> bool:
-    """Report whether the name of a file marks it as compressed."""
+    """Report whether a file's name indicates compression."""
     return path.suffix == ENDING
 
 
 def encode_lines(path: Path, lines: Iterable[bytes]) -> bytes:
-    """Encode lines, which include their line ends, for a file."""
+    """Encode lines, including their line endings, for a file."""
     if not is_compressed(path):
         return b"".join(lines)
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
@@ -48,7 +48,7 @@ def encode_lines(path: Path, lines: Iterable[bytes]) -> bytes:
 
 
 def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
-    """Yield a file's chunks from a chunk boundary on, except an incomplete last one."""
+    """Yield a file's chunks, starting at a chunk boundary and omitting an incomplete last chunk."""
     with path.open("rb") as file:
         file.seek(begin)
         if is_compressed(path):
@@ -61,7 +61,7 @@ def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
 
 
 def read_chunk(path: Path, start: int, end: int) -> Chunk:
-    """Return the chunk at a position of a file."""
+    """Return a file's chunk at the given position."""
     with path.open("rb") as file:
         file.seek(start)
         lines, known_end = _read_frame(file) if is_compressed(path) else ((), 0)
@@ -72,7 +72,7 @@ def read_chunk(path: Path, start: int, end: int) -> Chunk:
 
 
 def torn_at(path: Path) -> int:
-    """Return the start of an incomplete last chunk, otherwise the file size."""
+    """Return the start of an incomplete last chunk, or the file size if all chunks are complete."""
     if is_compressed(path):
         return max((chunk.end for chunk in read_chunks(path)), default=0)
     with path.open("rb") as file:
@@ -94,7 +94,7 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
         start = file.tell()
         lines, end = _read_frame(file)
         if not end:
-            # Another frame may follow a damaged frame, but nothing follows a truncated one.
+            # Another frame may follow a damaged frame, but nothing follows a truncated frame.
             file.seek(start)
             data = file.read()
             length = data.find(_MAGIC, 1)

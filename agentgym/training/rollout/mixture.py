@@ -1,4 +1,4 @@
-"""Env that mixes several envs, such as some with and some without hints."""
+"""Env that mixes several envs, for example with and without hints."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from agentgym.training.rollout.seat_policies import agents_of
 
 
 class Mixture(gymnasium.Env[Chat, str]):
-    """Env whose episodes play spec number `seed % len(specs)`; specs are JSON text."""
+    """Env that plays each episode with spec number `seed % len(specs)`; specs are JSON strings."""
 
     def __init__(self, specs: Sequence[str]) -> None:
         if not specs:
-            raise ValueError("a mixture needs at least one spec, got none")
+            raise ValueError("a mixture requires at least one spec, got none")
         self._specs = [EnvSpec.from_json(text) for text in specs]
         self._envs: dict[int, gymnasium.Env[Chat, str]] = {}
         self._current = self._env(0)
@@ -28,7 +28,7 @@ class Mixture(gymnasium.Env[Chat, str]):
 
     @property
     def possible_agents(self) -> tuple[str, ...]:
-        """Agents of the team; empty for one agent."""
+        """Agents of the team; empty for a single-agent env."""
         return agents_of(self._current)
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:

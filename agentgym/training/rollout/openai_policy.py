@@ -1,4 +1,4 @@
-"""Policy behind an OpenAI-compatible endpoint, such as vLLM, SGLang, llama.cpp or a hosted API."""
+"""Policy that calls an OpenAI-compatible endpoint, such as vLLM, llama.cpp or a hosted API."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class EndpointConfig(EndpointOptions):
 
     Attributes:
         base_url: The API's URL, without `/chat/completions` or `/responses`.
-        api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
+        api: `chat` for Chat Completions; `responses` for the Responses API, which preserves
             reasoning across tool calls.
-        seed: Seed of the server's sampler, the same in all requests; the API `responses` takes
-            none.
+        seed: Seed of the server's sampler, equal in all requests; the Responses API does not
+            support seeds.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -51,7 +51,7 @@ class EndpointConfig(EndpointOptions):
         super().__post_init__()
         if self.api == "responses" and self.seed is not None:
             raise ValueError(
-                f"the Responses API has no seed, got {self.seed!r}; omit it or set api='chat'"
+                f"the Responses API supports no seed, got {self.seed!r}; omit it or set api='chat'"
             )
 
 
@@ -89,7 +89,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
 
 
 def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return `input` and, if there are tools, `tools`."""
+    """Return the request fields `input` and, if there are tools, `tools`."""
     items: list[Item] = []
     for message in chat.messages:
         items += _responses_items(message, kept)
@@ -133,7 +133,7 @@ def _reply_items(message: Message) -> Iterator[Item]:
 
 
 def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer and keep its reasoning; a malformed one raises an error in `MALFORMED`."""
+    """Convert an answer to a reply and store its reasoning, or raise an error in `MALFORMED`."""
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
         raise AnswerError(quote(answer.get("error") or answer))
     summaries: list[str] = []
@@ -150,7 +150,9 @@ def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
         elif item["type"] == "function_call":
             texts.append(call_text(item["name"], item["arguments"], dialect))
         else:
-            raise AnswerError(f"output has {quote(item)}, which is no text, reasoning or call")
+            raise AnswerError(
+                f"an output item must be text, reasoning or a call, got {quote(item)}"
+            )
     text = join_parts(visible_thought(summaries, reasoning), *texts)
     if reasoning:
         kept.keep(text, answer["output"])

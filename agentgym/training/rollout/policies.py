@@ -31,15 +31,15 @@ from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.training.rollout.user_policy import is_policy
 from agentgym.world.config import Config, Seed
 
-# A folder with either file contains a model (transformers or PEFT).
+# A folder with one of these files contains a transformers or PEFT model.
 _MODELS = ("config.json", "adapter_config.json")
-# Seed offset between samples: a prime larger than any seed that people choose by hand.
+# Seed offset between samples: a prime larger than any seed that users choose by hand.
 _APART = 1_000_003
 # An agent that calls tools over MCP from another process (`agentgym serve --out`).
 EXTERNAL = "external"
 # A policy given to `run_ablation` as an object: `object:mine.play`.
 IN_MEMORY = "object"
-# The start of a seat's policy, as in `player_0=oracle,player_1=noisy`.
+# Start of a seat's policy in a name such as `player_0=oracle,player_1=noisy`.
 _SEAT = re.compile(r"(?:^|,)([a-z]+_[0-9]+)=")
 
 
@@ -84,24 +84,24 @@ SCRIPTED: Mapping[str, Callable[..., Policy]] = {
 
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Choice of a policy, with its options in one string (`agentgym.assemble.context_options`):
-    `noisy:p=0.2`.
+    """Policy name with options, such as `noisy:p=0.2` (syntax:
+    `agentgym.assemble.context_options`).
 
     Attributes:
-        name: `control` (options `planning`, `tracking` and `distraction`), `oracle` (`notes`),
-            `noisy` (`p`), `thinking` (`p` and `notes`) or `random`, each with an optional `seed`;
-            the folder of a trained model; `package.module:factory`, where `factory(env_id)` returns
-            a policy (in any form that `UserPolicy` accepts) and accepts the options that follow, as
-            in `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter
-            is named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`;
-            or one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
+        name: The scripted policies, each with an optional `seed`, are `control` (with `planning`,
+            `tracking` and `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p` and
+            `notes`) and `random`. Other names are a trained model's folder and
+            `package.module:policy`, whose parameter must be `chat` or `chats`. With
+            `package.module:factory:depth=3`, `factory(env_id, depth=3)` returns a policy in any
+            form that `UserPolicy` accepts. `external:name` is an agent connected by `agentgym
+            serve`. A team takes one policy per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives the
             options that are set; an endpoint's factory receives only `temperature` and
             `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
-        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`; a
-            run's records omit them.
+        transport: Options of a factory that do not affect replies and are not recorded, such as an
+            endpoint's `cache`.
     """
 
     name: str = "control"
@@ -116,23 +116,22 @@ class PolicyConfig(Config):
             return
         name, options = self._split()
         if self.model.temperature is None and not self.module:
-            # Records contain the temperature in use.
+            # Set the default temperature explicitly, so that records contain it.
             object.__setattr__(self, "model", replace(self.model, temperature=0.0))
         if name in SCRIPTED:
             read_arguments(name, SCRIPTED[name], options)
             return
         if Path(name).is_dir() and options:
             raise ValueError(
-                f"{name} is the folder of a trained model, which takes no options in its name, got "
-                f"{self.name!r}; use --temperature, --device and so on, or `model`"
+                f"{name} is a trained model's folder, whose name cannot contain options, got "
+                f"{self.name!r}; set `model`, or use options such as --temperature"
             )
         check_values(name, SCRIPTED)
         if name == EXTERNAL or ":" in name or self.is_model:
             return
         if Path(name).is_dir():
             raise ValueError(
-                f"{name} contains no trained model; run `agentgym train --out {name}` to its "
-                "end first"
+                f"{name} contains no trained model; finish `agentgym train --out {name}` first"
             )
         raise ValueError(
             f"there is no policy {name!r}; {list_names(name, tuple(SCRIPTED), 'policies')}, "
@@ -141,7 +140,7 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat, if there are seats. A repeated seat or an invalid policy raises
+        """The policy of each seat; empty without seats. A repeated seat or an invalid policy raises
         `ValueError`.
         """
         texts = read_seats(self.name)
@@ -158,7 +157,7 @@ class PolicyConfig(Config):
 
     @property
     def module(self) -> str:
-        """The factory's module; with several seats, the first one; empty without factories."""
+        """The module of the first factory; empty without factories."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
@@ -174,11 +173,11 @@ class PolicyConfig(Config):
         return not self.is_model or bool(self.model.temperature)
 
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
-        """Return the policy for a world or a team; a scripted policy plays all agents.
+        """Return the policy for a world or a team. A scripted policy plays all agents of a team.
 
-        Scripted policies and factories with a `seed` get a different seed for each `sample`; the
-        caller reseeds trained models. Factories with a `sample` get the sample number and the
-        instance's seed, so an endpoint's cache keeps episodes with equal prompts apart.
+        Scripted policies and factories with a `seed` receive a different seed for each `sample`;
+        the caller reseeds trained models. Factories with a `sample` receive the sample number and
+        the instance's seed, so that an endpoint's cache distinguishes episodes with equal prompts.
 
         Raises:
             ValueError: An option is invalid, or the factory or model cannot be loaded.
@@ -217,7 +216,7 @@ class PolicyConfig(Config):
 
     @property
     def is_endpoint(self) -> bool:
-        """Report whether the policy's factory takes an endpoint's options."""
+        """Report whether the policy's factory accepts endpoint options."""
         if parts := self._parts:
             return any(part.is_endpoint for part in parts)
         module, _, function = self._split()[0].partition(":")
@@ -280,8 +279,8 @@ class PolicyConfig(Config):
 
 
 def read_seats(text: str) -> dict[str, str]:
-    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name. A repeated seat
-    raises `ValueError`.
+    """Split `player_0=oracle,player_1=noisy` by seats; return an empty dict for a single policy. A
+    repeated seat raises `ValueError`.
     """
     if not _SEAT.match(text) or Path(text).exists():
         return {}
@@ -298,8 +297,8 @@ def _seed_of(sample: int, seed: int) -> int:
 
 def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
     raise PolicyError(
-        "no name makes this policy: connect an external agent with `agentgym serve --out`, or give "
-        "an object as run_ablation(player=...)"
+        "this policy cannot be created by name; connect an external agent with `agentgym serve "
+        "--out`, or pass an object as run_ablation(player=...)"
     )
 
 
@@ -311,7 +310,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt and reply tokens of an episode; None without token ids."""
+    """Return an episode's numbers of prompt and reply tokens; None without token ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

@@ -28,10 +28,10 @@ def rollout(
 ) -> Trajectory:
     """Play one episode of an env, given as an object, an id or a spec.
 
-    A team takes one policy for all agents, or a mapping of agents to policies.
+    For a team, pass one policy for all agents, or a mapping of agents to policies.
 
     Raises:
-        PolicyError: The policy raised an exception (the cause) or returned no reply.
+        PolicyError: The policy raised an exception, which is the cause, or returned no reply.
         ValueError: The env has no spec, or a seat of the team has no policy.
     """
     player = adapt(policy)
@@ -40,7 +40,7 @@ def rollout(
             return rollout(player, made, seed, labels)
     if not isinstance(env, gymnasium.Env):
         raise ValueError(
-            f"env must be an env, an id or a spec, got {env!r}: rollout(policy, env, seed)"
+            f"env must be an env, an id or a spec, got {env!r}; call rollout(policy, env, seed)"
         )
     player.check(agents_of(env))
     episode = Episode(env, seed, labels, f"{seed}")
@@ -61,7 +61,7 @@ def collect(
 ) -> Iterator[Trajectory]:
     """Play many episodes at once and yield trajectories as they end, including failures.
 
-    For the arguments, see `Collector`; `options` are its `engine`, `timeout`, `retries` and
+    For the arguments, see `Collector`; `options` are `engine`, `timeout`, `retries` and
     `in_flight`. An interrupted run resumes from its `log`.
 
     Example:
@@ -80,13 +80,13 @@ def replay(trajectory: Trajectory) -> Trajectory:
     """
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
     episode = Episode(env, trajectory.seed, trajectory.labels)
-    other = "it was recorded with another spec or version"
+    other = "the trajectory was recorded with another spec or version"
     for step in trajectory.steps:
         if episode.over:
-            raise ValueError(f"the episode ends before its trajectory does: {other}")
+            raise ValueError(f"the episode ended before the last recorded reply; {other}")
         episode.play(_reply_of(step))
     if not episode.over:
-        raise ValueError(f"the trajectory ends before its episode does: {other}")
+        raise ValueError(f"the episode did not end at the last recorded reply; {other}")
     return episode.trajectory()
 
 

@@ -25,14 +25,14 @@ from agentgym.world.world import load_world, world_path
 class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env of one seat of a team; frozen policies play the other seats in between.
 
-    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains all
-    seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
-    `StepInfo.invalid` names its seat. If other agents end the episode before the seat's first turn,
-    the first step only reports the end. `opponents` maps the other agents to names of
-    `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.
+    The seat's reward comes only at the end; `info["detail"].report["team"]` contains all seats'
+    rewards. If a frozen policy fails, the episode is truncated without a score, and
+    `StepInfo.invalid` names the policy's seat. If other agents end the episode before the seat's
+    first turn, the first step only reports the end. `opponents` maps the other agents to policy
+    names as in `PolicyConfig`; `options` are the options of `agentgym.multi.game.Game`.
 
     Raises:
-        ValueError: A seat does not exist, has no policy, or has an invalid one.
+        ValueError: A seat does not exist, has no policy, or has an invalid policy.
     """
 
     metadata = TeamEnv.metadata
@@ -50,7 +50,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         frozen = dict(opponents or {})
         check_choice("seat", seat, self.game.agents)
         if seat in frozen:
-            raise ValueError(f"opponents contains {seat!r}, the seat of this env; leave it out")
+            raise ValueError(f"opponents must not contain {seat!r}, the seat of this env")
         check_seats((seat, *frozen), self.game.agents)
         env_id = _team_id(options)
         made = {name: PolicyConfig(name).make(env_id) for name in frozen.values()}
@@ -90,7 +90,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
 
     def _play_others(self) -> None:
-        self._is_running = False  # an exception other than the policy's own error ends the episode
+        self._is_running = False  # any exception except a policy's error ends the episode
         while not self.game.over and self._team_env.agent != self.seat:
             chat = self.game.chats[self._team_env.agent]
             (reply,) = self._others.ask([self._request._replace(chat=chat)])

@@ -25,7 +25,7 @@ class SeatPolicies(UserPolicy):
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 
     Raises:
-        ValueError: There is no policy, or a frozen agent has none.
+        ValueError: No policy is given, or a frozen agent has no policy.
     """
 
     def __init__(self, policies: Mapping[str, PolicyLike], frozen: Collection[str] = ()) -> None:
@@ -70,7 +70,7 @@ class SeatPolicies(UserPolicy):
 
     @property
     def usage(self) -> EndpointUsage | None:
-        """Usage of all endpoints among the policies; None without endpoints."""
+        """Total usage of all endpoint policies; None without endpoints."""
         used = [each.usage for each in self._parts if hasattr(each, "usage")]
         return sum(used[1:], used[0]) if used else None
 
@@ -148,7 +148,7 @@ def against(
 
 
 def agents_of(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
-    """Return the names of a team's agents; empty for one agent."""
+    """Return the names of a team's agents; empty for a single-agent env."""
     return tuple(getattr(env.unwrapped, "possible_agents", ()))
 
 
@@ -156,8 +156,8 @@ def check_seats(given: Sequence[str], agents: Sequence[str]) -> None:
     """Raise `ValueError` unless the given seats are a team's agents."""
     if not agents:
         raise ValueError(
-            f"policies are given for the seats {', '.join(given)}, but the world has one "
-            "agent; give one policy, or play a team such as PuzzleWorld-duel"
+            f"policies are given for the seats {', '.join(given)}, but the world has only "
+            "one agent; give one policy, or play a team such as PuzzleWorld-duel"
         )
     if unknown := [agent for agent in given if agent not in agents]:
         raise ValueError(

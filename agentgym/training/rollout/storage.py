@@ -1,4 +1,4 @@
-"""Files of a run, which have one writer at a time and are replaced completely or not at all."""
+"""Run files, which have one writer at a time and are replaced atomically."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 if sys.platform == "win32":
     import msvcrt
 
+    # Windows blocks reads of locked bytes, so lock a byte after the description of the holder.
     _BEYOND = 1 << 30
-    """The byte that stands for the lock: Windows lets nobody else read the bytes of a lock, and the
-    holder has to be readable.
-    """
 
     def _try_lock(descriptor: int) -> None:
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
@@ -45,7 +43,7 @@ else:
 
 
 class RunLockedError(OSError):
-    """Another process writes to the folder or file."""
+    """Another process is writing to the folder or file."""
 
 
 class OtherRunError(ValueError):
@@ -53,7 +51,7 @@ class OtherRunError(ValueError):
 
 
 class DamagedFileError(ValueError):
-    """A line or file of a run is unreadable; `line` None means the whole file."""
+    """A line of a run's file is unreadable, or the whole file if `line` is None."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         super().__init__(path, problem, line)
@@ -68,15 +66,15 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Locks a folder (created if missing) or file during writing.
+    """Lock on a folder or file during writing; a missing folder is created.
 
-    The system releases the lock when the process ends, and forked processes do not inherit it. One
-    object may be entered repeatedly, from any thread; two objects exclude each other even in one
-    process.
+    The system releases the lock when the process ends, and forked processes do not inherit the
+    lock. One object may be entered repeatedly, from any thread. Two objects exclude each other,
+    even in one process.
 
     Raises:
-        RunLockedError: On entering, if another writer holds the lock.
-        OSError: On entering, if the file system has no locks or the lock cannot be created.
+        RunLockedError: Raised on entering if another writer holds the lock.
+        OSError: Raised on entering if the lock file cannot be created or locked.
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
@@ -101,7 +99,7 @@ class RunLock:
             self._close()
 
     def check(self) -> None:
-        """Raise `RunLockedError` if another writer holds the lock, without writing anything."""
+        """Without writing, raise `RunLockedError` if another writer holds the lock."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,
@@ -119,7 +117,7 @@ class RunLock:
                 descriptor = os.open(self.path, flags, 0o666)
                 stack.callback(os.close, descriptor)
                 self._lock(descriptor)
-                # The last holder may have removed the file after it was opened here.
+                # The last holder may have removed the lock file after this process opened it.
                 if self._is_current(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, _holder().encode())
@@ -137,8 +135,8 @@ class RunLock:
                     "processes could corrupt a run there; choose a folder on another file system"
                 ) from None
             raise RunLockedError(
-                f"{self.target} is being written by {_describe(descriptor)}; wait until that has "
-                "ended, stop it, or choose another place"
+                f"{self.target} is being written by {_describe(descriptor)}; wait until that "
+                "process has ended, stop it, or choose another place"
             ) from None
 
     def _is_current(self, descriptor: int) -> bool:
@@ -153,8 +151,8 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        # Closing a forked copy unlocks nothing; keeping it would hold the lock after the parent's
-        # death.
+        # Closing a forked copy does not release the lock, but keeping the copy open would hold the
+        # lock after the parent's death.
         self._mutex = threading.Lock()
         self._close()
 
@@ -217,7 +215,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Read a JSON file of settings with `read`; None if there is none.
+    """Read a JSON settings file and convert it with `read`; return None if the file is missing.
 
     Raises:
         DamagedFileError: The file is unreadable, or `read` raised `ValueError`.
@@ -233,14 +231,14 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read settings with the defaults' names and types, like `read_json`."""
+    """Read settings like `read_json`, and check names and types against the defaults."""
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings; raise `ValueError` if names or types differ from the defaults."""
+    """Return settings, or raise `ValueError` if names or types differ from the defaults."""
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
-        raise ValueError("it has other names")
+        raise ValueError("the setting names are wrong")
     for name, value in settings.items():
         expected = defaults[name]
         if None not in (value, expected) and type(value) is not type(expected):
@@ -254,7 +252,7 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings; raise `OtherRunError` if the existing ones (`kept`) differ."""
+    """Write a run's settings, or raise `OtherRunError` if the existing settings, `kept`, differ."""
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
     elif kept != settings:
@@ -269,8 +267,8 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Yield an empty folder, then move its files atomically to `folder`, the file `last` at the
-    end.
+    """Yield an empty folder, then move each of its files atomically to `folder`, ending with
+    `last`.
     """
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
@@ -292,7 +290,7 @@ def append_text(path: Path, text: str, *, sync: bool = False) -> None:
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Append whole lines to a file; on an error the file is unchanged."""
+    """Append whole lines to a file; after an error, the file is unchanged."""
     check_no_link(path)
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
@@ -308,7 +306,7 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off an incomplete last line."""
+    """Remove an incomplete last line."""
     check_no_link(path)
     if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
         with path.open("rb+") as file:
@@ -316,10 +314,10 @@ def cut_torn_line(path: Path) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Raise `OSError` for a link."""
-    # A link in a downloaded folder may lead to any file.
+    """Raise `OSError` if a path is a symbolic link."""
+    # A link in a downloaded folder may point to any file.
     if path.is_symlink():
-        raise OSError(errno.ELOOP, "this is a link; name the file that it leads to", str(path))
+        raise OSError(errno.ELOOP, "this is a link; give the file that it points to", str(path))
 
 
 def check_regular(path: Path) -> None:

@@ -15,13 +15,13 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Tokens of all texts, each counted once, including removed text and
-            excluding inserted text.
-        reusable_prompt_tokens: Tokens of the prefixes that prompts share with the previous prompt.
+        trajectory_tokens: Tokens of all texts, each counted once; removed texts count and inserted
+            texts do not.
+        reusable_prompt_tokens: Tokens of the prefix shared with the previous prompt.
         policy_tokens: Tokens of the replies, including thinking and summaries.
-        summary_tokens: Tokens of the summaries and of the requests for them.
-        hidden_tool_tokens: Tokens of results that only code received, because the chat does not
-            show them.
+        summary_tokens: Tokens of summaries and summary requests.
+        hidden_tool_tokens: Tokens of results that the policy's code received but the chat does not
+            show.
     """
 
     counter: str
@@ -37,7 +37,7 @@ class Usage:
 
     @property
     def missed_prompt_tokens(self) -> int:
-        """Prompt tokens that a cache of the previous prompt does not save."""
+        """Prompt tokens that a cache of the previous prompt would not save."""
         return self.prompt_tokens - self.reusable_prompt_tokens
 
 
@@ -69,12 +69,12 @@ def usage(trajectory: Trajectory) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """Usage of an endpoint, in the server's counts; instances can be added.
+    """Usage of an endpoint, as counted by the server. Instances support addition.
 
     Prompt tokens include cached tokens; completion tokens include reasoning. `cut` counts replies
-    that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
-    counts replies without readable token counts. `cached_replies` counts replies from the cache on
-    disk.
+    that the server cut short; `seconds` includes retries but not the wait before a request is sent.
+    `unmetered` counts replies without readable token counts. `cached_replies` counts replies from
+    the cache on disk.
     """
 
     replies: int = 0
@@ -96,7 +96,7 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the prompt tokens before a step, from its `info["context"]`."""
+    """Return the prompt tokens before a step, given the step's `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 

@@ -1,4 +1,4 @@
-"""Trajectories: an episode's chats, replies and rewards as one JSON line."""
+"""Trajectories, which store an episode's chats, replies and rewards as one JSON line."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Trajectory:
     """One episode. In a team, `Step.info["agent"]` names the agent that took the step.
 
     Attributes:
-        spec: Spec of the env and its wrappers, as JSON of `gymnasium.envs.registration.EnvSpec`.
+        spec: Spec of the env and its wrappers, as a `gymnasium.envs.registration.EnvSpec` in JSON.
             `spec`, `seed` and the replies determine the episode.
-        last: The chat after the last step; in a team, the chat of the agent that took it.
+        last: The chat after the last step; in a team, the last agent's chat.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode does not measure the policy, such as a dead worker, an unresponsive
-            endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
+        failure: The reason why the episode does not measure the policy, such as a dead worker, an
+            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
             neither scored nor trained on.
     """
 
@@ -67,12 +67,12 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Sum of the rewards; for a team, its score."""
+        """Sum of the rewards; for a team, the team's score."""
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
-        """Return each step's reward for the agent that took it; an agent's share of the team's
-        score comes with its last step.
+        """Return each step's reward for the agent that took the step. Each agent's last step
+        includes the agent's share of the team's score.
         """
         rewards = [step.reward for step in self.steps]
         if shares := self.seat_rewards():
@@ -112,7 +112,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices; without a team, all are under an empty name."""
+        """Return each agent's step indices; without a team, the only name is empty."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -139,7 +139,7 @@ class Trajectory:
         return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Stored as deltas, so the size grows only with new text.
+        # Steps are stored as deltas, so that the size grows only with new text.
         deltas, last = self._deltas()
         parts = [
             (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
@@ -148,7 +148,7 @@ class Trajectory:
         return _rebuilt, (type(self), self.spec, self.seed, parts, last, ends)
 
     def to_json(self) -> str:
-        """Return one line of JSON, which grows only with new text and tokens."""
+        """Return one line of JSON, whose length grows only with new text and tokens."""
         deltas, last = self._deltas()
         steps = [
             {
@@ -173,7 +173,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Parse a trajectory from its line, or raise `ValueError`."""
+        """Parse a trajectory from a JSON line, or raise `ValueError`."""
         try:
             data = json.loads(line)
             parts = [
@@ -192,7 +192,7 @@ class Trajectory:
             return cls(json.dumps(data["spec"]), data["seed"], steps, last, *ends)
         except _UNREADABLE as error:
             raise ValueError(
-                f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
+                f"the line must be a trajectory as JSON ({error!r}), got {line[:80]!r}"
             ) from error
 
 
@@ -217,7 +217,7 @@ def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
 class TrajectoryLog:
     """File of trajectories with one writer at a time; a `.zst` file is compressed.
 
-    If the writer is killed, complete lines remain and an incomplete last line is dropped.
+    After a writer is killed, the next writer removes an incomplete last line.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -233,7 +233,7 @@ class TrajectoryLog:
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Yield the trajectories; `DamagedFileError` if a line before the last is unreadable."""
+        """Yield the trajectories; raise `DamagedFileError` if a complete line is unreadable."""
         for number, line in whole_lines(self.path):
             try:
                 yield Trajectory.from_json(line.decode("utf-8"))
@@ -246,8 +246,8 @@ class TrajectoryLog:
         """Yield an env's trajectories with these labels.
 
         Raises:
-            OtherRunError: The log contains another env with these labels or, with `alone`, anything
-                else.
+            OtherRunError: The log contains another env with these labels or, with `alone`, any
+                other episode.
         """
         data = json.loads(spec)
         alone = alone or self.settings.exists()
@@ -263,7 +263,7 @@ class TrajectoryLog:
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
-        """Yield line numbers and trajectories; a damaged line gives None."""
+        """Yield line numbers and trajectories, with None for a damaged line."""
         for number, line in whole_lines(self.path):
             try:
                 yield number, Trajectory.from_json(line.decode("utf-8"))
@@ -272,20 +272,20 @@ class TrajectoryLog:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Lock the log for writing, create it if missing, and cut off an incomplete last line."""
+        """Lock the log for writing, create a missing file, and remove an incomplete last line."""
         with self._lock:
             cut_torn_line(self.path)
             append_bytes(self.path, b"")
             yield self
 
     def append(self, *lines: str) -> None:
-        """Append lines of `Trajectory.to_json`; on an error the file is unchanged."""
+        """Append lines of `Trajectory.to_json`; after an error, the file is unchanged."""
         with self._lock, self._turn:
             data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
-        """Cut off an incomplete last line."""
+        """Remove an incomplete last line."""
         if self.path.exists():
             with self._lock:
                 cut_torn_line(self.path)
@@ -308,7 +308,7 @@ def _agent(info: Mapping[str, Any]) -> str:
 
 
 def with_detail(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a JSON-able info with its detail as a `StepInfo`."""
+    """Return an info dict with `detail` converted to a `StepInfo`."""
     detail = info.get("detail")
     return {**info, "detail": StepInfo.from_dict(detail)} if isinstance(detail, dict) else info
 
@@ -322,7 +322,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert part of an info to JSON-able data."""
+    """Convert a part of an info dict to JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
     kind: Any = type(value)
@@ -346,13 +346,13 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
             raise TypeError(f"{name} is {data[name]!r}")
     spec = data["spec"]
     if not isinstance(spec.get("id"), str) or not isinstance(spec.get("kwargs", {}), dict):
-        raise TypeError("spec has no id or no kwargs")
+        raise TypeError("spec must have an id and kwargs")
     for step in steps:
         if not isinstance(step.reward, (int, float)) or not isinstance(step.info, dict):
-            raise TypeError("a step has no reward or no info")
+            raise TypeError("each step must have a reward and info")
 
 
-# The deltas of an agent's first step refer to these.
+# Empty chat and reply, from which the deltas of an agent's first step are computed.
 _NOTHING = Chat(), Reply("")
 # Errors that a malformed line may raise.
 _UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)

@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# First parameter names of functions that take one chat, or many.
+# Names of a first parameter that takes one chat, or many chats.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -36,16 +36,16 @@ class PolicyRequest(NamedTuple):
 
 
 class UserPolicy:
-    """Adapter that makes a user's policy a batched one.
+    """Adapter that turns a user's policy into a batched policy.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
-    `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
-    `Reply` per chat. All async policies run in one event loop.
+    `obs`, or is annotated `Chat`. Otherwise, the first call shows which of the two the policy
+    takes. The policy returns a str or a `Reply` per chat. All async policies run in one event loop.
 
-    Two optional hooks serve policies with state. `reset(seed, episode_id)`, which may take only one
-    of these, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
-    one chat) receives the chats' episodes; a policy that has `reset` but not this parameter plays
-    one episode at a time.
+    Two optional hooks support stateful policies. `reset` is called before an episode's first reply
+    and may take `seed`, `episode_id` or both. A parameter `episode_ids` (`episode_id` for one chat)
+    receives the ids of the chats' episodes. A policy that has `reset` but lacks this parameter
+    plays one episode at a time.
 
     Args:
         policy: A callable, or an object with `async def areply(chat)`.
@@ -71,7 +71,7 @@ class UserPolicy:
         self._call = policy if callable(policy) else policy.areply
         reset = getattr(policy, "reset", None)
         self._reset = reset if callable(reset) else None
-        # A policy with an async `reset` runs in the loop too, because the hook is awaited there.
+        # A policy with an async `reset` runs in the event loop, where `reset` is awaited.
         self._call_is_async = _is_async(self._call)
         self._is_async = self._call_is_async or _is_async(self._reset)
         names = self._bind(self._call)
@@ -80,12 +80,12 @@ class UserPolicy:
         self._reset_takes = self._reset_parameters()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "policy":  # `policy` is missing during unpickling
+        if name.startswith("__") or name == "policy":  # during unpickling, `policy` is missing
             raise AttributeError(name)
         return getattr(self.policy, name)
 
     def check(self, agents: Sequence[str]) -> None:
-        """Raise `ValueError` if the policy cannot play a team of these agents; empty for one."""
+        """Raise `ValueError` if the policy cannot play a team of these agents."""
 
     @property
     def awaitable(self) -> bool:
@@ -94,14 +94,14 @@ class UserPolicy:
 
     @property
     def parallel_episodes(self) -> int:
-        """Number of episodes that should use the policy at once."""
+        """Recommended number of concurrent episodes."""
         declared = getattr(self.policy, "concurrency", None)
         if isinstance(declared, int) and declared > 0:
             return declared
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # keeps the policy at its limit while other envs step
+            return 2 * limit  # keeps `limit` requests in flight while other envs step
         return CONCURRENCY if self.awaitable else 1
 
     @property
@@ -128,14 +128,14 @@ class UserPolicy:
         work = self._ask(requests)
         if self._is_async:
             return run(work)
-        # Nothing awaits, so one `send` runs the coroutine to its end without a loop.
+        # The coroutine never suspends, so one `send` runs it to completion without an event loop.
         try:
             work.send(None)
         except StopIteration as end:
             return list(end.value)
         finally:
             work.close()
-        raise RuntimeError(f"policy {self.name} waited outside an event loop")
+        raise RuntimeError(f"policy {self.name} must not await without an event loop")
 
     async def areply(self, request: PolicyRequest) -> Reply:
         """Reply to one request, or raise `PolicyError`."""
@@ -152,7 +152,7 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        if self._reset is None:  # avoids building a list, because this runs in every step
+        if self._reset is None:  # avoids building a list in every step
             return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
@@ -195,7 +195,7 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
-        except MissingHook:  # this is the world's fault, so every later request would fail too
+        except MissingHook:  # the world's fault, so every later request would fail too
             raise
         except PolicyError as error:
             return error
@@ -294,8 +294,8 @@ class UserPolicy:
             signature.bind((), **ids)
         except TypeError as error:
             raise ValueError(
-                f"policy {self.name} cannot be called with chats ({error}); it takes one chat or a "
-                "list of chats, and optionally episode_id or episode_ids"
+                f"policy {self.name} cannot be called with chats ({error}); it must take one chat "
+                "or a list of chats, and optionally episode_id or episode_ids"
             ) from None
         return signature.parameters
 
@@ -341,9 +341,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool | None:
-    """Report whether a function takes one chat; return None if its first parameter does not show
-    it.
-    """
+    """Report whether a function takes one chat, judging by the first parameter; None if unclear."""
     signature = _signature(function)
     if signature is None:
         return None
@@ -370,6 +368,6 @@ def _asks_a_list_for_messages(error: Exception, chats: list[Chat]) -> bool:
 
 
 def _close(result: Any) -> None:
-    # A coroutine that is never awaited would cause a warning.
+    # A coroutine that is never awaited would raise a warning.
     if inspect.iscoroutine(result):
         result.close()

@@ -1,4 +1,4 @@
-"""An episode as the page shows it, with each message version once."""
+"""Episode data for the page, with each message version stored once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
-# a message's number in the pool, and its mark
+# a message's number in the pool, and the message's mark
 Entry = tuple[int, str]
 
-# tags of the blocks that wrappers append to a message, with the wrappers
+# the tags of appended blocks, mapped to the wrappers that append the blocks
 NOTES = {
     "plan": "PlanOracle",
     "note": "PlanOracle",
@@ -37,14 +37,14 @@ NOTES = {
 }
 
 DROPPED = "dropped"
-# This many equal leading characters distinguish a result cut in the middle from a placeholder.
+# Number of equal leading characters that distinguish a shortened result from a placeholder.
 _SAME_START = 16
 # The default window of context wrappers.
 _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text, in linear time, into its own part (without a tag) and the appended blocks."""
+    """Split a message's text into its original part (with an empty tag) and the appended blocks."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -88,7 +88,7 @@ def _made_by_wrapper(message: Message) -> str:
 
 
 class MessagePool:
-    """Versions of messages, each stored once."""
+    """Pool that stores each message version once."""
 
     def __init__(self, tags: frozenset[str]) -> None:
         self.messages: list[Message] = []
@@ -100,7 +100,7 @@ class MessagePool:
         return len(self.messages) - 1
 
     def data(self) -> list[dict[str, Any]]:
-        """Return all versions as JSON-able data."""
+        """Return all message versions as JSON-able data."""
         return [self._data(message) for message in self.messages]
 
     def _data(self, message: Message) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has seen, at fixed positions. `new` contains the versions first
+    """All messages that one agent has seen, at fixed positions. `new` contains the messages first
     shown by the last update.
     """
 
@@ -136,17 +136,17 @@ class Timeline:
         return len(self._shown)
 
     def restart(self) -> None:
-        """Start a new chat, which reuses the same ids, at the next update."""
+        """Make the next update start a new chat, which reuses message ids."""
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat, which consists of `kept` messages of the previous chat and new ones.
+        """Apply a turn's chat, which has `kept` messages of the previous chat and then `messages`.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
-        removes all earlier entries. A `kept` that is too large raises `ValueError`.
+        removes all earlier entries. If `kept` is too large, `ValueError` is raised.
         """
         if not 0 <= kept <= len(self._shown):
-            raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
+            raise ValueError(f"a chat cannot keep {kept} of {len(self._shown)} messages")
         self.new = []
         gone = dict.fromkeys(self._shown[kept:])
         del self._shown[kept:]
@@ -205,7 +205,7 @@ class Timeline:
     def _begin(self, messages: Sequence[Message]) -> dict[str, Any]:
         self._restarted, self._first = False, {}
         changes = self._rebuild(messages)
-        self.new = []  # the opening of a chat is not a result of an earlier reply
+        self.new = []  # a chat's opening messages are not results of an earlier reply
         return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Timeline:
 
 
 def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
-    """Return an episode as the page shows it, with the output of `optimal_calls` as `best`.
+    """Return an episode's data for the page; `best` is the output of `optimal_calls`.
 
     Raises:
         ValueError: The line is not a trajectory.
@@ -226,14 +226,14 @@ def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
     try:
         return _Builder(decode(line, LoggedEpisode), best).build()
     except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"the line is not a trajectory ({error!r})") from None
+        raise ValueError(f"the line must be a trajectory ({error!r})") from None
 
 
 class _Builder:
     def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
         self._episode, self._best = episode, best
         names = wrapper_names(episode.spec)
-        # The wrappers of a team's agents are env options.
+        # A team's wrappers are given as env options.
         team = "team" in episode.spec.get("kwargs", {})
         self._pool = MessagePool(
             frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
@@ -242,9 +242,9 @@ class _Builder:
             lambda: Timeline(self._pool, counter("heuristic"))
         )
         self._records: dict[str, Mapping[str, Any]] = {}
-        # by agent: the number of its current chat
+        # the number of each agent's current chat
         self._tasks: dict[str, Any] = {}
-        # by step: the agent, and the messages that its chat showed first
+        # for each step, the agent and the messages first shown in the agent's chat
         self._news: list[tuple[str, list[int]]] = []
 
     def build(self) -> dict[str, Any]:
@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results: those first shown in the next chat, or `hidden` ones if there
-        is no history.
+        """Add each reply's results, which appear in the next chat. If the chat has no history, the
+        results are `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

@@ -1,8 +1,8 @@
-"""The facts of a team's episode, and the turn from which each seat knew them.
+"""The facts of a team's episode, and the turn at which each seat first knows them.
 
-A fact is a call with its result or its message. The caller knows it from its turn, the receiver of
-a message once its chat shows the message, and others once oracle C's log or the match's moves show
-it.
+A fact is a tool call with its result or message. The caller knows the fact at once. The receiver of
+a message knows the fact when a chat shows the message. Other seats know the fact when oracle C's
+log or the list of moves shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.oracles.communication import describe_action
 from agentgym.text.messages import TASK_ID, ToolCall
 from agentgym.world.seated import COMMITTED
 
-# The results of calls that changed nothing.
+# Result prefixes that mark calls without an effect.
 _REFUSED = ("error:", "The referee:")
 _WAITED = "You wait."
 _LOG_TAG = "team"
@@ -28,14 +28,14 @@ _LOG_TAG = "team"
 
 @dataclass
 class _Fact:
-    """A call, and the seats that know it.
+    """A call, and the seats that know about it.
 
     Attributes:
         number: The call's position in the reply.
         result: The number of the message that contains the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty if none, or if the worker is unknown.
+        receiver: The seat that the call addresses; empty if there is none or the worker is unknown.
         known: The first turn at which each seat knows the fact.
-        arrived: What another seat read, if it differs from the call's text.
+        arrived: The text that another seat received, if it differs from the call's text.
     """
 
     turn: int
@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines, counted by message and by text, and moves that a chat has shown."""
+    """Log lines and moves that a chat has shown, with log lines counted by message and by text."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -72,16 +72,16 @@ class _Shown:
 def known_by_seat(
     steps: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the facts of a team with the turn from which each seat knew them.
+    """Return the facts of a team with the turn at which each seat first knows them.
 
-    `steps` are the turns as the page shows them, then the chat after the last one; `messages` are
-    the page's message versions. The facts have the fields of `_Fact`. There are no facts if fewer
-    than two seats acted.
+    `steps` are the page's turns, followed by the chat after the last turn; `messages` are the
+    page's message versions. Facts have the fields of `_Fact`. If fewer than two seats acted, there
+    are no facts.
     """
     if len({step["agent"] for step in steps}) < 2:
         return []
     facts = list(_facts(steps[:-1], messages))
-    # Only if seats take turns does a chat have a number above 1.
+    # Chat numbers exceed 1 only if seats take turns.
     in_turn = any(_task(step) > 1 for step in steps)
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):
@@ -109,12 +109,11 @@ def _facts(
 
 
 def _task(step: Mapping[str, Any]) -> int:
-    """Return the seat's chat number; the chat after the last turn is not a new one."""
+    """Return the seat's chat number, or 0 for the chat after the last turn."""
     return int(step.get("info", {}).get("task", 0))
 
 
 def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
-    """Return the seat that a call addresses; empty for none."""
     if call["name"] == "tell":
         return str(call["arguments"].get("agent"))
     if call["name"] == "delegate":
@@ -152,7 +151,7 @@ class _Reader:
                 call = ToolCall(fact.call["name"], fact.call["arguments"])
                 entry = describe_action(TeamAction(fact.agent, call, ""))
                 self._by_line[entry.partition("\n")[0]].append(fact)
-        # The moves of a match by their line, which simultaneous moves share.
+        # The moves of a match by line number; simultaneous moves share a line.
         self._moves: defaultdict[int, list[_Fact]] = defaultdict(list)
         made: Counter[str] = Counter()
         for fact in facts:
@@ -176,7 +175,6 @@ class _Reader:
             self._read_log(place, seat, message)
 
     def _read_opening(self, place: int, seat: str, shown: Sequence[Mapping[str, Any]]) -> None:
-        """Read a new chat's task: a message, or a match after some moves."""
         if COMMITTED in {fact.text for fact in self.facts}:
             for line, moves in self._moves.items():
                 if moves[0].turn < place:
@@ -188,7 +186,7 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read oracle C's entries; a later version of a message only appends entries."""
+        """Read the entries of oracle C; later versions of a message only append entries."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -218,7 +216,7 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Deliver a message to the first call with its text, or otherwise to the first call."""
+        """Match a message with the first waiting call, preferring calls with equal text."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

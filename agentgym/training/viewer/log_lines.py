@@ -1,4 +1,4 @@
-"""Lines of logs, decoded only as far as a reader needs."""
+"""Log lines, decoded only as far as the viewer needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoggedChat(msgspec.Struct, frozen=True):
 
 
 class LoggedStep(LoggedChat, frozen=True, kw_only=True):
-    """One decision with the chat before it."""
+    """One step with the chat before it."""
 
     reply: LoggedReply = LoggedReply()
     reward: float = 0.0
@@ -41,7 +41,7 @@ class StepHead(msgspec.Struct, frozen=True):
 
 
 class LoggedFacts(msgspec.Struct, frozen=True):
-    """Facts about an episode besides its steps."""
+    """Fields of an episode other than its steps."""
 
     spec: dict[str, Any]
     seed: int
@@ -68,7 +68,7 @@ _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
 
 
 def is_trajectory(line: bytes) -> bool:
-    """Report whether a line has a trajectory's keys; `ValueError` if it is not JSON."""
+    """Report whether a line has a trajectory's keys; raise `ValueError` if the line is not JSON."""
     try:
         keys: Any = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
@@ -88,7 +88,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return msgspec.convert(_loads(line), kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"the line is not a trajectory: {error}") from None
+        raise ValueError(f"the line must be a trajectory: {error}") from None
 
 
 def _loads(line: bytes) -> Any:
@@ -96,13 +96,13 @@ def _loads(line: bytes) -> Any:
     try:
         return json.loads(line)
     except (RecursionError, ValueError) as error:
-        raise ValueError(f"the line is not a trajectory: it is not JSON ({error})") from None
+        raise ValueError(f"the line must be a trajectory in JSON format ({error})") from None
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Report whether an episode's messages, replies or calls contain a text, ignoring case."""
+    """Report whether an episode's messages, replies or calls contain a string, ignoring case."""
     needle, lower = needle.lower(), line.lower()
-    # JSON contains ASCII words unescaped, so most lines need no decoding.
+    # ASCII words are not escaped in JSON, so most lines need not be decoded.
     if not all(word.encode() in lower for word in re.findall(r"[a-z0-9_]+", needle)):
         return False
     return any(needle in text.lower() for text in _texts(decode(line, LoggedEpisode)))
@@ -173,7 +173,7 @@ def model_of(head: Head) -> str:
 
 
 def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
-    """Return an episode's prompt and reply tokens and its seconds, as recorded."""
+    """Return an episode's recorded prompt tokens, reply tokens and duration in seconds."""
     steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
     counted = [used for used in steps if "prompt_tokens" in used]
     seconds = float(sum(used["seconds"] for used in steps)) if steps else None

@@ -1,4 +1,4 @@
-"""Optimal calls before each step of an episode, found by replaying it."""
+"""Optimal calls before each step of an episode, found by replaying the episode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 20
 
 
 def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
-    """Return an episode's view with the optimal calls, or a note that there are none."""
+    """Return an episode's view with the optimal calls, or a note if there are none."""
     try:
         return build_view(line, optimal_calls(line))
     except (ValueError, TypeError, ImportError, AttributeError, gymnasium.error.Error) as error:
@@ -25,12 +25,12 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
 
 
 def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
-    """Replay an episode; return the number of optimal calls before each step, and the first of
-    them, or None for worlds without them.
+    """Replay an episode; return the number of optimal calls before each step and the first of these
+    calls. Worlds without optimal calls give None.
 
     Raises:
-        ValueError: The line is not a trajectory, or it replays differently.
-        TypeError: The trajectory is a team's.
+        ValueError: The line is not a trajectory, or the replay differs from the record.
+        TypeError: The trajectory belongs to a team.
     """
     trajectory = Trajectory.from_json(line.decode("utf-8"))
     env = make_recorded(trajectory.spec)
@@ -41,8 +41,8 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
         for number, step in enumerate(trajectory.steps, 1):
             if chat != step.chat:
                 raise ValueError(
-                    f"the episode of seed {trajectory.seed} plays differently from turn {number} "
-                    "on: it was recorded with another version, or of another world"
+                    f"the replay of seed {trajectory.seed} differs from turn {number} on; the "
+                    "episode was recorded with another version or world"
                 )
             calls = world_env.world.optimal_calls()
             best.append(

@@ -1,4 +1,4 @@
-"""The viewer's page, one HTML document, and its local server."""
+"""The viewer's HTML page and its local server."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from urllib.parse import parse_qs
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex
 
-# The script's parts, in order of dependency.
+# Parts of the page's script, in dependency order.
 _SCRIPTS = (
     "data.js", "address.js", "rows.js", "elements.js", "chart.js", "episode.js",
     "knowledge.js", "compare.js", "list.js", "summary.js", "app.js",
 )  # fmt: skip
 
-# JSON escapes of characters that could end a script element or a line in it.
+# JSON escapes of characters that could end a script element or a line of the script.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -40,7 +40,7 @@ _ESCAPES = str.maketrans(
     }
 )
 
-# Higher levels take several times as long and save little on such text.
+# Higher compression levels take several times as long and save little space.
 _LEVEL = 4
 # Number of characters compressed together: enough for a fast search, few enough to open in
 # milliseconds.
@@ -62,7 +62,7 @@ def escape_json(data: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """Return the text of an asset."""
+    """Return the contents of an asset file."""
     return (files("agentgym.training.viewer") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -84,7 +84,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the document in parts, with initial data and elements for episodes."""
+    """Yield the parts of the document, which contains initial data and elements for episodes."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}
@@ -96,7 +96,7 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
 
 
 def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
-    """Write a run as one file with compressed episodes, and return their number.
+    """Write a run as one file with compressed episodes, and return the number of episodes.
 
     Raises:
         ValueError: The run has no episodes.
@@ -104,19 +104,18 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
     """
     if not index.rows:
         names = ", ".join(map(str, index.runs))
-        raise ValueError(f"{names} holds no trajectories; name a folder or a log that has some")
+        raise ValueError(f"{names} contains no trajectories; choose another log or folder")
     rows = list(map(asdict, index.rows))
     boot = {"title": index.title, "rows": rows, "files": index.files()}
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         for part in render_page(boot, _elements(index, view_of)):
-            # Lone surrogates, which a model can write, have no UTF-8 form.
+            # Models can write lone surrogates, which UTF-8 cannot encode.
             file.write(part.encode("utf-8", "replace"))
     return len(index.rows)
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
-    """Yield elements of JSON lines; an element's id is the number of its first episode."""
     lines: list[str] = []
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
@@ -133,8 +132,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the problem that prevents it; raise `LookupError` for an unknown
-    episode.
+    """Return an episode's view, or a problem if the line is unreadable. Raise `LookupError` for an
+    unknown episode.
     """
     try:
         return view_of(index.line(number))
@@ -143,9 +142,9 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return a key for runs that survives restarts and that only this user can compute.
+    """Return a key for the runs, which survives restarts and which only this user can compute.
 
-    It derives from a secret in the user's cache folder; without that file, the key is random.
+    The key derives from a secret in the user's cache folder; without this file, the key is random.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     names = "\0".join(str(run.resolve()) for run in runs)
@@ -158,24 +157,23 @@ def run_key(runs: Iterable[Path]) -> str:
 
 
 def _secret(path: Path) -> bytes:
-    """Return a file's secret, created if missing; only this user can read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(new, secrets.token_bytes(32))  # written in one piece, for concurrent readers
+        os.write(new, secrets.token_bytes(32))  # one write, so that readers see all 32 bytes
         os.close(new)
     secret = path.read_bytes()
     if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
-        raise PermissionError(f"{path} is not private")
+        raise PermissionError(f"{path} must be private")
     return secret
 
 
 class ViewerServer(ThreadingHTTPServer):
-    """Server of a run, on the loopback address.
+    """Server for a run's page, on the loopback address.
 
-    Addresses start with the runs' key, unknown to other users of the machine, and a request's
-    `Host` must be this server, which pages from other sites cannot fake. Episodes are addressed by
-    number.
+    Each address starts with the runs' key, which other users of the machine do not know. A
+    request's `Host` header must name this server, because pages from other sites cannot fake the
+    header. Episodes are addressed by number.
     """
 
     daemon_threads = True
@@ -230,7 +228,7 @@ class ViewerServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ViewerServer
     protocol_version = "HTTP/1.1"
-    # Seconds of a client's silence after which its thread ends.
+    # Seconds of inactivity after which a client's thread ends.
     timeout = 30.0
 
     def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Files in a run's folders other than logs: summary, settings and figures."""
+"""Files other than logs in a run's folders: summaries, settings and figures."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pathlib import Path
 
 from agentgym.training.rollout.lines import ENDING
 
-# Name of the log in a run's own folder (`agentgym ablate`).
+# Log name that `agentgym ablate` uses in a run's folder.
 _TRAJECTORIES = "trajectories"
 # Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this size.
 _MAX_BYTES = 2 << 20
-# Figures of more runs than this would fill the page.
 _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return the name of a log's run: its folder below `root`, and the log's name if unusual.
+    """Return a run's name: the folder below `root`, and any log name other than the default.
 
     `prefix` distinguishes the root from other roots.
     """
@@ -31,10 +30,10 @@ def run_name(root: Path, path: Path, prefix: str) -> str:
 
 
 def run_files(root: Path, prefix: str) -> list[dict[str, str]]:
-    """Return a run's files: `run`, `name`, and a `text` or an `image` (a data URL)."""
+    """Return a run's files as dicts with `run`, `name`, and `text` or `image` (a data URL)."""
     files: list[dict[str, str]] = []
     for path in _paths(root):
-        # A file may vanish, or may not be text.
+        # A file may be deleted meanwhile, or may not be text.
         with suppress(OSError, ValueError):
             file = {"run": run_name(root, path.with_name(_TRAJECTORIES), prefix), "name": path.name}
             data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Index of a run's episodes, read in parts to follow a running study."""
+"""Index of a run's episodes, which reads logs in parts to follow a running study."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agentgym.training.viewer.log_lines import (
 )
 from agentgym.training.viewer.run_files import run_files, run_name
 
-# Bytes per refresh: few, because a large run's first episodes should appear at once.
+# Bytes per refresh, small enough for a large run's first episodes to appear at once.
 PART = 16 << 20
 
 
@@ -37,15 +37,14 @@ class RunRow:
     """Metrics of one episode for the page's list.
 
     Attributes:
-        number: Its position in the index, which may change at the next start.
-        place: Its position in the log, which never changes.
+        number: The episode's position in the index, which may change when the viewer restarts.
+        place: The episode's position in the log, which never changes.
         outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
-        optimal: The share of optimal steps among labelled steps, if there are any.
+        optimal: The share of optimal steps among labelled steps; None without labels.
         instance: A key shared by all episodes of one instance.
-        tokens: The largest number of visible tokens, if counted.
-        prompt_tokens: All replies' prompt tokens, as counted by the server or tokenizer;
-            `reply_tokens` likewise.
-        cost: The cost of these tokens at the index's price.
+        tokens: The maximum number of visible tokens, if counted.
+        prompt_tokens: Prompt tokens of all replies, as counted by the server or tokenizer.
+        cost: The cost of prompt and reply tokens at the index's prices.
     """
 
     number: int
@@ -92,16 +91,14 @@ class RunIndex:
     """Episodes of run folders and logs, in order of discovery.
 
     An unreadable line becomes an episode with the outcome `damaged`. Links that leave a folder are
-    ignored. `generation` increases when a replaced log restarts the index. A missing folder or file
-    raises `ValueError`.
+    ignored. `generation` increases when a replaced log restarts the index. If a folder or file is
+    missing, `ValueError` is raised.
     """
 
     def __init__(self, *runs: Path, price: Price | None = None) -> None:
         for run in runs:
             if not run.exists():
-                raise ValueError(
-                    f"there is no run at {run}; name a folder of a run or a log (.jsonl)"
-                )
+                raise ValueError(f"there is no run at {run}; give a run folder or a log (.jsonl)")
             if not run.is_dir():
                 check_regular(run)
         self.runs, self.price = runs, price or Price()
@@ -121,7 +118,7 @@ class RunIndex:
         return [file for run in self.runs for file in run_files(run, self._prefix(run))]
 
     def refresh(self, part: int = PART) -> bool:
-        """Read about `part` more bytes; report whether there is more to read."""
+        """Read about `part` more bytes; report whether unread lines remain."""
         with self._lock:
             if any(_replaced(log) for log in self._logs.values()):
                 self.generation += 1
@@ -138,12 +135,12 @@ class RunIndex:
     def line(self, number: int) -> bytes:
         """Return the line of an episode, or raise `LookupError`."""
         if not 0 <= number < len(self._places):
-            raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
+            raise LookupError(f"there is no episode {number} among {len(self._places)} episodes")
         path, start, end, place = self._places[number]
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Yield the episodes from `start` on that contain a text."""
+        """Yield the episodes from `start` on that contain a string."""
         for row in self.rows[max(0, start) :]:
             # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):
@@ -175,7 +172,6 @@ class RunIndex:
         return name if names.count(name) == 1 else run.as_posix()
 
     def _read(self, log: _Log, most: int) -> int:
-        """Read complete lines; return the bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):

@@ -1,6 +1,7 @@
-"""Controls of the oracle method: an agent with a planted deficit, and one that no hint can help.
+"""Controls of the oracle method: an agent with a planted deficit, and an agent that no hint can
+help.
 
-A credible method finds the planted deficit and nothing in the other agent.
+A credible method finds only the planted deficit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
-# Deficits that about twenty episodes can show, by the intervention that removes them.
+# Deficits that about twenty episodes can reveal, by the intervention that removes the deficit.
 DEFICITS: Mapping[str, Deficits] = {
     "P": Deficits(planning=0.15),
     "S": Deficits(tracking=0.1),
@@ -29,13 +30,13 @@ DEFICITS: Mapping[str, Deficits] = {
 # error rate that no hint can reduce
 NOISE = 0.1
 
-# the arms without and with the oracle that removes a deficit
+# arms without and with the oracle that removes a deficit
 _ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
 _NULL_ARMS = ("", "P", "S", "SH")
-# a budget that any error exceeds
+# a budget that leaves no room for errors
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
-# long enough for every deficit; other worlds use `OFFICE`
+# options that make episodes long enough for every deficit; other worlds use `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},
@@ -59,8 +60,8 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 class Control:
     """Outcome of the controls in a world.
 
-    `planted` has each intervention's effect on the agent with its deficit, by letter and metric;
-    `null` its effect on the agent that no hint can help.
+    `planted` contains each intervention's effect on the agent with the matching deficit, by letter
+    and metric; `null` contains the effect on the agent that no hint can help.
     """
 
     world: str
@@ -71,19 +72,19 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether a letter's deficit shows in success or step accuracy."""
+        """Report whether success or step accuracy reveals a letter's deficit."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Count the effects on the unhelpable agent that seem to differ from 0, and all of them."""
+        """Return the numbers of significant effects and of all effects in `null`."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 
 
 def run_controls(world: str, seeds: int = 20) -> Control:
-    """Play both agents in a world with its options in `SETTINGS`.
+    """Play both agents in a world with the options in `SETTINGS`.
 
-    Arms draw independently, so no equality holds by construction.
+    Arms use independent random numbers, so no two results are equal by construction.
     """
     check_int("seeds", seeds, 2, 100_000)
     options = SETTINGS.get(world, OFFICE)
@@ -96,7 +97,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # Instances form the outer loop, because offices cache the last states they drew.
+    # The outer loop iterates over instances, because offices cache recent initial states.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [

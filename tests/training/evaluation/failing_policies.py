@@ -1,4 +1,4 @@
-"""Policies of studies that fail, wait for each other or keep state."""
+"""Policies that fail, wait for each other or keep state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agentgym.training.rollout import PolicyLike
 from tests.training.rollout.own_policies import AsyncOne, Remembering, fails_on, returns_none
 
 TOGETHER = 64
-# environment variable with the seeds that make `raise_on_some` raise
+# environment variable with the seeds on which `raise_on_some` raises
 SEEDS = "AGENTGYM_TEST_SEEDS"
 
 
 class Meeting:
-    """Policy whose first replies wait until enough others wait too."""
+    """Policy whose first replies wait until `TOGETHER` replies are waiting."""
 
     met: asyncio.Event | None = None
     waiting = 0

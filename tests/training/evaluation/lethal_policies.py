@@ -31,7 +31,7 @@ def be_silent(env_id: str) -> Policy:
 
     def play(chats: Sequence[Chat]) -> list[Reply]:
         if hash_text(chats[0].messages[1].text) % 3 == 0:
-            raise PolicyError("the server said 5")
+            raise PolicyError("server error 500")
         return policy(chats)
 
     return play

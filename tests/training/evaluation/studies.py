@@ -14,7 +14,7 @@ def small(policy: str | PolicyConfig = "oracle", **changes: Any) -> Ablation:
 
 
 def result(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **more: Any) -> Result:
-    """Return an episode of four steps in ListWorld, all optimal if it is solved."""
+    """Return a four-step ListWorld episode; if solved, all steps are optimal."""
     counts = {"steps": 4, "optimal": int(4 * success), "alive": 4, "alive_optimal": 0}
     fields = {"world": "ListWorld", **counts, **more}
     return Result(arm=arm, horizon=horizon, seed=seed, success=success, **fields)

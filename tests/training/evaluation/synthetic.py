@@ -1,4 +1,4 @@
-"""Synthetic studies with known truths, which measure the coverage of the intervals."""
+"""Synthetic studies with known true values, which measure the coverage of intervals."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class SyntheticStudy:
-    """Study with episodes drawn from known probabilities, of six arms in two contexts."""
+    """Study of six arms in two contexts, with episodes drawn from known probabilities."""
 
     results: Sequence[Result]
     success: dict[tuple[str, str, int], float]
     accuracy: dict[tuple[str, str, int], float]
 
     def errors(self) -> Iterator[tuple[str, Interval, float]]:
-        """Yield kinds of estimates with their intervals and truths."""
+        """Yield the kind, the interval and the true value of each estimate."""
         for metric, truth in (("success", self.success), ("step_accuracy", self.accuracy)):
 
             def mean(
@@ -48,7 +48,7 @@ class SyntheticStudy:
 
 
 def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
-    """Draw a study: its size, cell probabilities, correlations between arms, and episodes."""
+    """Draw a study's size, cell probabilities, correlations between arms, and episodes."""
     seeds, horizons = int(rng.integers(20, 41)), (8, 16, 32)[: int(rng.integers(1, 4))]
     shared_by_seed, shared_by_instance = rng.uniform(0, 0.4, size=2)
     noise = 1 - shared_by_seed - shared_by_instance
@@ -63,7 +63,7 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
                 success[cell], accuracy[cell] = rng.uniform(0.1, 0.9), rng.uniform(0.5, 0.98)
                 luck_of_run = instance + rng.normal(scale=np.sqrt(noise), size=seeds)
                 solved = luck_of_run < _NORMAL.inv_cdf(success[cell])
-                # The probability of an optimal step, given the instance's luck.
+                # The probability of an optimal step, given the instance's difficulty.
                 odds = [
                     _NORMAL.cdf((_NORMAL.inv_cdf(accuracy[cell]) - luck) / np.sqrt(noise))
                     for luck in instance

@@ -53,7 +53,7 @@ def test_other_instances_of_equal_seeds_are_compared_unpaired() -> None:
         differences([*one, *rows], (), "success", "a", "policy")["b",] for rows in (paired, apart)
     )
     assert same.value == other.value == 0
-    # Two independent rates of 1/2 from 30 instances: the half-width is 1.96 * sqrt(2 / 4 / 30).
+    # For two independent rates of 1/2 from 30 instances, the half-width is 1.96 * sqrt(2 / 4 / 30).
     assert other.high == pytest.approx(1.96 * np.sqrt(2 / 4 / 30), rel=0.1)
     assert same.high < other.high / 2
     assert "30 and 30 instances, unpaired" in comparison_tables([*one, *apart])[1][2][0]
@@ -66,7 +66,7 @@ def test_prompts_that_differ_are_said() -> None:
 
 def test_pass_at_k_by_hand() -> None:
     rows = [row("a", seed, float(k < seed), sample=k) for seed in range(3) for k in range(4)]
-    # With 0, 1 and 2 of 4 samples solved: 1 - C(4 - c, 2) / C(4, 2) is 0, 3/6 and 5/6.
+    # With c = 0, 1 and 2 of 4 samples solved, 1 - C(4 - c, 2) / C(4, 2) is 0, 3/6 and 5/6.
     assert [each.success for each in pass_at(rows, 2)] == pytest.approx([0, 1 / 2, 5 / 6])
     assert [each.success for each in pass_at(rows, 1)] == pytest.approx([0, 1 / 4, 1 / 2])
     assert pass_at(rows, 5) == []
@@ -112,7 +112,7 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
     assert {row.policy for row in rows} == {"noisy:p=0.3", "oracle"}
     assert {row.policy for row in load_folders({one: "x", two: "y"})} == {"x", "y"}
     shown = study(tmp_path / "shown", "oracle", shots=1)
-    for another in (third, shown):  # other policies under the same name, and other prompts
+    for another in (third, shown):  # another policy with the same name, and another prompt
         assert {row.policy for row in load_folders({two: "", another: ""})} == {
             f"oracle ({two})",
             f"oracle ({another})",

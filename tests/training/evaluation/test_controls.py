@@ -11,7 +11,7 @@ from tests.sampling import is_office
 from tests.training.evaluation.controls import DEFICITS, SETTINGS, Control, run_controls
 from tests.training.evaluation.synthetic import coverage, synthetic_study
 
-# A world and an office, which take seconds; all together take minutes.
+# One world and one office, which take seconds; all worlds together take minutes.
 SAMPLED = ("ListWorld", "NhlB2bAnalysis")
 # A five-step plan leaves too little history for distraction (docs/controls.md).
 NOT_FOUND = {("AcademicWarning", "H")}
@@ -74,7 +74,7 @@ def test_synthetic_studies_have_the_probabilities_that_they_name() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(studies: int) -> None:
     covered = coverage(studies, seed=1)
     assert len(covered) == 6
-    # Each kind's coverage may vary by chance in a small sample.
+    # In a small sample, coverage varies by chance.
     low, high = (
         (0.935, 0.965)
         if studies >= 5_000

@@ -47,8 +47,8 @@ def test_episodes_without_steps_do_not_count() -> None:
 
 
 def test_an_episode_counts_once_however_long_it_is() -> None:
-    # Pooled over steps, the hint seems to hurt, because it lets the agent survive and err in long
-    # episodes.
+    # Pooled over steps, the hint seems harmful, because it lets the agent survive long enough to
+    # err.
     short = [row(seed, "", horizon=4, steps=4, optimal=3) for seed in range(20)]
     long = [row(seed, "", horizon=64, steps=4, optimal=3) for seed in range(20)]
     hinted = [row(seed, "P", horizon=4, steps=4, optimal=4) for seed in range(20)]

@@ -24,8 +24,8 @@ from agentgym.training.evaluation.leagues import (
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import OtherRunError, PolicyConfig
 
-# Each has strengths in log-odds, instances, their effect on strength, the first seat's advantage,
-# and the width of draws.
+# Strengths in log-odds, number of instances, effect of instances, first-seat advantage, and draw
+# width.
 POPULATIONS = {
     "independent games": ((0, 0.5, 1, 1.5), 30, 0.0, 0.0, 0.0),
     "strong instances and draws": ((0, 0.5, 1, 1.5), 30, 1.0, 0.5, 0.7),
@@ -83,7 +83,7 @@ def test_95_of_100_intervals_contain_the_rating(name: str) -> None:
         inside += [
             each.low <= value <= each.high for each, value in zip(rated, truth[1:], strict=True)
         ]
-    # Four standard errors of the share, if the games of a simulation were one draw.
+    # The tolerance is four standard errors, counting each simulation as one observation.
     assert abs(np.mean(inside) - 0.95) < 4 * (0.95 * 0.05 / 200) ** 0.5
 
 
@@ -113,7 +113,7 @@ WINS = [Outcome(1, 0, 1.0, str(k)) for k in range(20)]
         (WINS, (True, False)),
         ([each._replace(score=0.0) for each in WINS], (False, True)),
         ([each._replace(score=0.5) for each in WINS], (True, True)),
-        # Player 2 lost to 1, who won every game against 0: 1 has no upper bound, 2 none at all.
+        # Player 1 won all games against 0 and 2, so player 1's rating has no upper bound.
         ([*WINS, *(Outcome(1, 2, 1.0, str(k)) for k in range(20))], (True, False)),
         ([*WINS, Outcome(0, 2, 1.0, "0"), Outcome(2, 1, 0.5, "1")], (True, True)),
         ([Outcome(2, 1, 1.0, str(k)) for k in range(20)], (False, False)),
@@ -207,7 +207,7 @@ def test_a_seat_that_ends_a_match_by_nonsense_loses(tmp_path: Path) -> None:
         if opponents := game.opponents():
             one, _, score = opponents
             points.append(score if one == "oracle" else 1 - score)
-    # A draw is a match in which each catch takes one move, so the evader never moves.
+    # A match is a draw if each catch takes one move, because then the evader never moves.
     assert min(points) >= 0.5 > 1 - fmean(points) > 0
     assert any(game.won == (True, False) for game in games)
     for trajectory in log_of(tmp_path):
@@ -244,7 +244,7 @@ def test_the_tables_show_each_seat(tmp_path: Path) -> None:
     ranking, pursuer, evader = league_tables(played, games)
     assert [row[0] for row in ranking[2]] == ["oracle", "noisy:p=0.5"]
     assert pursuer[1] == ["pursuer_0", "vs noisy:p=0.5", "vs oracle"]
-    # With perfect play, both seats earn their value.
+    # With perfect play, every game is a draw.
     assert pursuer[2][1][2] == evader[2][1][2] == "1.00 (0-8-0)"
     against = [game for game in games if game.line_up == ("noisy:p=0.5", "oracle")]
     lost = sum(game.rewards[0] < game.rewards[1] for game in against)

@@ -69,7 +69,7 @@ def test_an_exception_costs_one_cell_and_three_in_a_row_stop_the_study(
     with pytest.raises(CollectionError) as stopped:
         run_ablation(ablation, tmp_path / "b", workers)
     first, *rest = str(stopped.value).splitlines()
-    assert first.startswith("3 consecutive episodes were lost because the policy failed; the last")
+    assert first.startswith("3 consecutive episodes failed because of the policy; the last failure")
     assert rest[0] == "Traceback (most recent call last):"
     assert sum(bool(t.failure) for t in log_of(tmp_path / "b")) == 3
     before = {t.seed for t in log_of(tmp_path / "b") if not t.failure}
@@ -92,7 +92,7 @@ def test_the_command_shows_the_cause_and_the_traceback_of_the_policy(
         command = ["ablate", "--policy", f"{MODULE}:{name}", *line.split(), str(tmp_path / name)]
         shown = CliRunner().invoke(app, command)
         assert shown.exit_code == 1
-        assert shown.stderr.startswith("error: 3 consecutive episodes were lost because the policy")
+        assert shown.stderr.startswith("error: 3 consecutive episodes failed because of the policy")
         assert text in shown.stderr
         assert "agentgym/training" not in shown.stderr
         assert len(shown.stderr.splitlines()) < 10

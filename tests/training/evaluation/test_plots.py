@@ -136,7 +136,7 @@ WORLDS = (
 
 
 def detailed(**shape: Any) -> list[Result]:
-    """Return results that every figure can draw, in which the arm without hints never succeeds."""
+    """Return results for every figure; the arm without hints never succeeds."""
     counts = {f"{name}_tokens": 20_000 for name in ("trajectory", "tool_output")}
     usage = Usage(**{**dict.fromkeys((field.name for field in fields(Usage)), 0), **counts})
     rows = []
@@ -163,7 +163,7 @@ def heat() -> dict[tuple[str, str, int], float]:
     return {key: key[2] / 2**20 for key in product(FULL, TASKS.values(), lengths)}
 
 
-# Each kind of figure, with the data that crowds it most.
+# Each kind of figure, with as much data as it must fit.
 KINDS: dict[str, Callable[[], Figure]] = {
     "arms": lambda: plots.arms_figure(two_policies(detailed(worlds=WORLDS, arms=ELEVEN))),
     "horizons": lambda: plots.horizons_figure(detailed(worlds=WORLDS[2:], arms=ELEVEN)),
@@ -216,7 +216,7 @@ def test_a_crowded_figure_is_readable_in_print(kind: str) -> None:
 
 
 def unused_labels(panel: Axes) -> list[Text]:
-    """Return labels of ticks outside the limits, which are not drawn."""
+    """Return the labels of ticks outside the axis limits, which are not drawn."""
     unused = []
     for axis, limits in ((panel.xaxis, panel.get_xlim()), (panel.yaxis, panel.get_ylim())):
         for tick in axis.get_major_ticks():

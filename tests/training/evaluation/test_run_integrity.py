@@ -31,7 +31,7 @@ from tests.training.evaluation.studies import small
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
-# Not compressed, because the tests duplicate and damage its lines.
+# The log is uncompressed, because the tests duplicate and damage lines.
 TRAJECTORIES = "trajectories.jsonl"
 
 
@@ -78,14 +78,14 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(tmp_path:
     played = set(map(result_cell, results))
     assert played | losses.keys() == set(ablation.cells())
     assert not played & losses.keys()
-    assert set(losses.values()) == {"PolicyError: the server said 5"}
+    assert set(losses.values()) == {"PolicyError: server error 500"}
     failures = [t for t in log_of(tmp_path / "a") if t.failure]
     assert len(failures) == len(losses)
     again: dict[Any, str] = {}
     run_ablation(ablation, tmp_path / "a", 1, on_loss=again.__setitem__)
     assert again == losses
     assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
-    with pytest.warns(UserWarning, match=r"2 episodes were lost .*the server said 5; run it again"):
+    with pytest.warns(UserWarning, match=r"2 episodes were lost .*server error 500; run it again"):
         results = run_ablation(ablation, tmp_path / "a", 1)
     assert [row.missing for row in results.missing] == ["lost"] * 2
 
@@ -97,7 +97,7 @@ def test_the_command_names_what_was_lost(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, [*line.split(), *out])
     assert shown.exit_code == 1
     lost = (
-        "lost: ListWorld, arm none, context none, horizon 3, seed 0: PolicyError: the server said 5"
+        "lost: ListWorld, arm none, context none, horizon 3, seed 0: PolicyError: server error 500"
     )
     assert lost in shown.stderr
     assert (

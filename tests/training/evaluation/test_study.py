@@ -29,12 +29,12 @@ from tests.helpers import calls_of
 from tests.training.evaluation import studies
 
 MODULE = "tests.training.evaluation.test_study"
-# the self-description of the policy in `served`
+# provenance of the policy `Served`
 SERVED = {"model": "big"}
 
 
 class Served:
-    """Policy that plays optimally and names its model, like one for an endpoint."""
+    """Policy that plays optimally and names its model, like an endpoint policy."""
 
     def __init__(self, env_id: str) -> None:
         self.policy, self.provenance = OraclePolicy(env_id), dict(SERVED)

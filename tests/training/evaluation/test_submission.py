@@ -17,7 +17,7 @@ from agentgym.training.evaluation.submission import SUBMISSION, Submission, sche
 from agentgym.training.rollout.storage import whole_lines
 from tests.training.evaluation.studies import small
 
-# Not compressed, because the tests change its lines.
+# The log is uncompressed, because the tests change lines.
 TRAJECTORIES = "trajectories.jsonl"
 
 
@@ -66,7 +66,7 @@ def rewrite_line(run: Path, number: int, change: Callable[[Any], None]) -> None:
 
 
 def submit_anyway(run: Path) -> None:
-    """Write the file that a forger would write: it agrees with the changed run."""
+    """Forge a submission that agrees with the changed run."""
     (run / SUBMISSION).write_text(Submission.of(run).to_json(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A world that shows images in its task and its results, without announcing them."""
+"""A world that shows images in tasks and results without announcing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers on a local port, in this process or as a command, for tests."""
+"""Test servers on a local port, run in this process or by a command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def serving(app: Any) -> Iterator[str]:
 
 @contextmanager
 def serving_command(command: str, python: str = sys.executable) -> Iterator[str]:
-    """Run an `agentgym serve` for 127.0.0.1:8000 on a free port, and yield its address."""
+    """Run an `agentgym serve` command with a free port instead of 8000, and yield the address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = shlex.split(command.replace(":8000", f":{port}"))[1:]

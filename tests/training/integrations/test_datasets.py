@@ -49,7 +49,7 @@ def play(
 
 
 class Tokens:
-    """A policy with tokens: each character is an id, and a prompt is the text of its messages."""
+    """Policy with token ids: each character is an id, and a prompt is the messages' text."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -103,7 +103,7 @@ def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
 def test_every_sampled_id_is_trained_once(
     world: str, context: str, window: int, seed: int, oracles: str
 ) -> None:
-    """Each id is in its context, with its log-probability."""
+    """Each id follows its context and has the right log-probability."""
     env = make(world, context=context, window=window, oracles=oracles)
     trajectory = rollout(Tokens(NoisyPolicy(world, 0.2)), env, seed)
     rows = to_training_dict(trajectory)["rows"]
@@ -202,7 +202,7 @@ def test_failed_episodes_are_left_out(tmp_path: Path) -> None:
 
 
 def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
-    """Return a trajectory with these replies; the chat is edited before those in `broken`."""
+    """Return a trajectory with these replies; the chat is edited before each reply in `broken`."""
     chat = Chat((Message("user", "t", id="0:1"),))
     steps = []
     for k, reply in enumerate(replies):

@@ -147,7 +147,7 @@ class Reader:
 
 
 def test_a_slow_tool_holds_up_its_own_episode_only() -> None:
-    # More than a pool's default number of threads.
+    # More readers than a pool's default number of threads.
     readers = [Reader() for _ in range(45)]
     with (
         site([*readers, serving.open_episode("filesystem", 0)]) as server,
@@ -179,7 +179,7 @@ def test_calls_that_wait_for_another_are_few() -> None:
 
 @pytest.mark.parametrize("twin", [1, "1"])
 def test_a_request_id_in_flight_is_refused(twin: object) -> None:
-    """The SDK takes 1 and "1" for the same id."""
+    """The SDK treats 1 and "1" as the same id."""
     reader = Reader()
     with site([reader]) as server, ThreadPoolExecutor(1) as pool:
         session = server.open().headers["mcp-session-id"]

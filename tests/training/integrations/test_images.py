@@ -44,7 +44,7 @@ class Play:
     """An optimal player that shows each request's images to a vision model before it replies.
 
     Attributes:
-        emitted: For each of the player's turns, the images of the env's chat.
+        emitted: The images in the env's chat at each of the player's turns.
     """
 
     def __init__(self, vision: VisionModel, world: str, options: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show a request's images to the model, whatever the API, and play the next call."""
+        """Show the request's images to the model, for any API, and play the next call."""
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()
@@ -147,7 +147,7 @@ def test_every_image_reaches_the_model(
 
 
 def test_mcp_results_carry_images_and_instructions_refuse_them(model: VisionModel) -> None:
-    """An MCP client shows each result to its model, and the instructions as text."""
+    """MCP results can contain images, but MCP instructions are only text."""
     mcp: Any = pytest.importorskip("mcp")
     bridge = integrations.mcp
     play = Play(model, ALBUM, {"cover": False})
@@ -200,7 +200,7 @@ def test_every_image_reaches_the_model_that_trl_trains(
     sample, emitted = trainer._generate_single_turn, []
 
     def generate(*arguments: Any, **named: Any) -> Any:
-        """Sample for real, and reply with the optimal calls."""
+        """Sample from the model, but reply with the optimal calls."""
         sample(*arguments, **named)
         envs = [tool_env(each._env) for each in trainer.environments]
         emitted.append([image for env in envs for image in images_of(env.chat)])
@@ -251,7 +251,7 @@ def refuse_skyrl_results(world: str, options: dict[str, Any]) -> None:
 
 def refuse_verl(world: str, options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # caused by verl and Ray
+        warnings.simplefilter("ignore")  # verl and Ray cause warnings
         pytest.importorskip("verl")
         verl = integrations.verl
     verl.prompts("loop", world, [SEED], **options)
@@ -290,8 +290,8 @@ REFUSERS: dict[str, tuple[Callable[[str, dict[str, Any]], None], str]] = {
     "skyrl": (refuse_skyrl, "SkyRL carries only text, and {}"),
     "skyrl, results": (refuse_skyrl_results, "SkyRL carries only text, and {}"),
     "verl": (refuse_verl, "verl carries only text, and {}"),
-    "renderers": (refuse_families, "a local model reads only text, and the chat shows"),
-    "local model": (refuse_local_model, "a local model reads only text, and the chat shows"),
+    "renderers": (refuse_families, "a local model accepts only text, but the chat contains"),
+    "local model": (refuse_local_model, "a local model accepts only text, but the chat contains"),
 }
 
 
@@ -312,7 +312,7 @@ def test_every_bridge_carries_images_or_refuses_them() -> None:
 
 @pytest.mark.family(world=[entry.id for entry in worlds()])
 def test_a_world_that_shows_images_requires_their_extra(world: str) -> None:
-    """Bridges refuse such a world before its first episode."""
+    """Before the first episode, bridges refuse a world that requires images."""
     env = tool_env(agentgym.make(world))
     chat, _ = env.reset(seed=SEED)
     for _ in range(20):

@@ -64,7 +64,6 @@ def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
     assert (result.policy, result.success, result.optimal) == ("external:sdk", 1.0, result.steps)
     assert result.report is not None
     assert not result.report["faults"]
-    # Spec, seed and replies determine the episode, as in any log.
     (trajectory,) = log_of(out)
     again = replay(trajectory)
     assert [step.info for step in again.steps] == [step.info for step in trajectory.steps]
@@ -167,7 +166,7 @@ def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
         anyio.run(talk)
         deadline = time.monotonic() + 30
         while len(load_results(tmp_path / "run")) < len(seeds) and time.monotonic() < deadline:
-            time.sleep(0.1)  # the server writes once its client has disconnected
+            time.sleep(0.1)  # the server writes the episode after the client disconnects
         assert [result.seed for result in load_results(tmp_path / "run")] == seeds
     done = CliRunner().invoke(app, ["serve", *line[3:]])
     assert (done.exit_code, "contains all 2 episodes" in done.output) == (2, True)

@@ -172,7 +172,7 @@ def test_tasks_are_the_instances_of_a_split(address: str) -> None:
 
 @pytest.mark.family(world=IDS)
 def test_only_the_chat_distinguishes_instances(world: str) -> None:
-    """No field outside the chat identifies the instance, so none reveals its answer."""
+    """No field outside the chat identifies the instance or reveals the answer."""
     options = {**OPTIONS.get(world, {}), "oracles": "SP"}
     shown: list[list[Any]] = []
     for seed in (1, 2):

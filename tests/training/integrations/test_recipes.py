@@ -1,4 +1,4 @@
-"""The recipes of other trainers in `examples/`, against the configuration schemas of these libraries."""
+"""Checks of the recipes in `examples/` with the configuration schemas of other trainers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASON = "{} is not installed; it needs an environment of its own: make adapters
 
 @pytest.fixture
 def skyrl(tmp_path: Path) -> Iterator[list[str]]:
-    """Run the script without a model; the data set is in `tmp_path`."""
+    """Run the script without a model; the data set is written to `tmp_path`."""
     pytest.importorskip("datasets", reason="needs the extra skyrl")
     gym = pytest.importorskip("skyrl_gym", reason="needs the extra skyrl")
     script = importlib.import_module("examples.grpo_skyrl")
@@ -51,14 +51,14 @@ def test_grpo_skyrl(skyrl: list[str], tmp_path: Path) -> None:
 
 
 def test_skyrl_accepts_the_settings(skyrl: list[str]) -> None:
-    """SkyRL 0.4 needs Python 3.12 and packages for GPUs, so no environment here has it."""
+    """SkyRL 0.4 requires Python 3.12 and GPU packages, so no test environment includes it."""
     config = pytest.importorskip("skyrl.train.config", reason="skyrl is not installed")
     given = config.SkyRLTrainConfig.from_cli_overrides(skyrl)
     assert (given.trainer.logger, given.generator.max_turns) == ("wandb", 8)
     importlib.import_module("skyrl.train.utils").validate_cfg(given)
 
 
-@pytest.mark.filterwarnings("ignore")  # caused by verl and Ray
+@pytest.mark.filterwarnings("ignore")  # verl and Ray cause warnings
 def test_verl_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("verl", reason=REASON.format("verl"))
     from hydra import compose, initialize_config_dir  # noqa: PLC0415 - needs verl
@@ -94,7 +94,7 @@ def test_verl_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_prime_rl_names_an_environment_of_verifiers() -> None:
-    """prime-rl is not on PyPI, but verifiers reads the `env` blocks of its files."""
+    """prime-rl is not on PyPI, but verifiers reads the `env` blocks of prime-rl's files."""
     vf: Any = pytest.importorskip("verifiers.v1", reason=REASON.format("verifiers"))
     file = tomllib.loads((EXAMPLES / "grpo_prime_rl.toml").read_text(encoding="utf-8"))
     (source,) = file["orchestrator"]["train"]["source"]

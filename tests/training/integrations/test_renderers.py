@@ -1,4 +1,4 @@
-"""Token ids of model families: ours against those of verifiers' training client."""
+"""Token ids of model families, compared with the ids of verifiers' training client."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def make_family(name: str, folder: Path) -> Any:
 
 
 def optimal_samples(name: str, tokenizer: Any) -> list[list[int]]:
-    """Return the ids of the replies, in the family's format, that solve seed 3."""
+    """Return the token ids of the replies that solve seed 3, in the family's format."""
     env = agentgym.make("ListWorld", **SMALL)
     env.reset(seed=3)
     thought = "" if name == "qwen3-plain" else "<think>\nI pop.\n</think>\n\n"
@@ -100,7 +100,6 @@ def optimal_samples(name: str, tokenizer: Any) -> list[list[int]]:
 def train(
     samples: Sequence[list[int]], folder: Path, config: Any, **options: Any
 ) -> tuple[vf.Trace, list[list[int]]]:
-    """Play seed 3 through verifiers' training client; return the trace and the prompts."""
     env = load_environment("ListWorld", range(3, 4), **options)
 
     def sample(request: dict[str, Any], number: int) -> Answer:

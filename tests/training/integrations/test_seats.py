@@ -153,7 +153,7 @@ PLAYERS: dict[str, Callable[[list[str], Path], float]] = {
 
 @pytest.mark.parametrize("bridge", PLAYERS)
 def test_every_bridge_plays_a_seat(bridge: str, tmp_path: Path) -> None:
-    """The policy gives the same replies as here, with the same reward after as many turns."""
+    """A policy that gives the same replies through a bridge earns the same reward."""
     policy = TeamPolicy(TEAM, NoisyPolicy(TEAM, 0.3))
     expected = rollout(policy, agentgym.make(TEAM, **SEAT), SEED)
     assert expected.reward not in (0.0, 1.0), "the others' moves count"
@@ -252,7 +252,7 @@ def test_gymnasium_makes_vectors_and_features_of_seats() -> None:
     [
         ({}, "opponents={'player_1': 'oracle'}"),
         ({**SEAT, "seat": "player_0"}, "seat must be one of pursuer_0, evader_0, got 'player_0'"),
-        ({**SEAT, "seat": "pursuer_0"}, "opponents contains 'pursuer_0', the seat of this env"),
+        ({**SEAT, "seat": "pursuer_0"}, "must not contain 'pursuer_0', the seat of this env"),
         ({"seat": "evader_0"}, "the seat 'pursuer_0' has no policy"),
         ({**SEAT, "opponents": {"pursuer_0": "expert"}}, "there is no policy 'expert'"),
     ],

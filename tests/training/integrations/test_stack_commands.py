@@ -1,4 +1,4 @@
-"""The first table of docs/stacks.md: each command runs against the real library."""
+"""Check that each command in the first table of docs/stacks.md runs with the real library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## W
 COMMANDS = dict(
     re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
 )
-# Other tests train or play with these stacks, because the page omits the calls' arguments.
+# Other tests use these stacks, because the page shows their calls without arguments.
 ELSEWHERE = {
     "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),
@@ -44,7 +44,6 @@ def evaluate(command: str, **names: Any) -> Any:
 
 
 def run(stack: str, more: str, folder: Path, **variables: str) -> str:
-    """Run a command from the page with extra options, and return its output."""
     program, *words = shlex.split(f"{COMMANDS[stack]} {more}")
     path = Path(sys.executable).parent / program
     done = subprocess.run(
@@ -135,7 +134,7 @@ def test_inspect(tmp_path: Path) -> None:
     read_eval_log: Any = importlib.import_module("inspect_ai.log").read_eval_log
     kind = KINDS["chat"]
     with serving(oracle_of(kind), kind.path) as server:
-        # The last option counts, and this provider calls a server of our own.
+        # The last `--model` option wins, and its provider calls the test's server.
         more = "--model openai-api/local/m -T seeds=1 --display none --log-dir logs"
         run("Inspect", more, tmp_path, LOCAL_BASE_URL=server.url, LOCAL_API_KEY="x")
     (log,) = (tmp_path / "logs").glob("*.eval")

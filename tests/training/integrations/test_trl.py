@@ -136,7 +136,7 @@ def typed() -> Iterator[None]:
 
 
 def plain(schema: Any) -> Any:
-    """Return a schema in transformers' form: `nullable` choices, no additional properties."""
+    """Return a schema in transformers' format, which uses `nullable`."""
     if isinstance(schema, list):
         return [plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -303,7 +303,7 @@ def test_what_earns_a_reward_is_learnt_from(
 ) -> None:
     """Every second episode is played optimally in TRL's tool loop; the others give up at once.
 
-    If these are invalid, no weight changes; a score of 0 would put the others above the mean.
+    If the episodes that give up are invalid, no weight changes; scores of 0 would lower the mean.
     """
     trainer = trainer_for(
         tokenizer,
@@ -368,7 +368,7 @@ class Engine:
 def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(
     tokenizer: PreTrainedTokenizerFast, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any end mark of the model ends a reply, and the trainer's template variables are used."""
+    """Any of the model's end tokens ends a reply. Prompts use the trainer's template variables."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
     tokenizer.chat_template = "{{ opening }}" + str(tokenizer.chat_template)

@@ -1,4 +1,4 @@
-"""Whole episodes in TRL: the rows in the trainer's loss, against our own trainers' rows."""
+"""Rows in TRL's loss for whole episodes, compared with the rows of our own trainers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STACK: dict[str, Any] = {
     "removals": 2,
     "max_failed_rounds": None,
     "oracles": "S",
-    "hint_scope": "ephemeral",  # each turn rewrites the prompt and so starts a row
+    "hint_scope": "ephemeral",  # each turn rewrites the prompt and therefore starts a row
 }
 
 

@@ -44,7 +44,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Twin:
-    """Server that plays an env in parallel with a policy, and answers with its replies."""
+    """Server that plays a copy of the env with a policy, and answers with the policy's replies."""
 
     def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(env_id, **options)
@@ -126,7 +126,7 @@ class Thinker:
 @pytest.mark.parametrize("options", EDITS, ids=lambda options: "-".join(map(str, options.values())))
 def test_edited_contexts_are_shown_edited(options: dict[str, Any]) -> None:
     options = {"nodes": 60, **options}
-    seed = 1  # an episode long enough for every edit
+    seed = 1  # this seed's episode is long enough for every edit
     twin = Twin(Thinker(NoisyPolicy("TreeWorld", 0.1)), "TreeWorld", seed, **options)
     trace, requests = one(load_environment("TreeWorld", range(seed, seed + 1), **options), twin)
     assert [request["messages"] for request in requests] == twin.shown
@@ -155,7 +155,7 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
 
 @pytest.mark.parametrize("cleared", [False, True])
 def test_structured_replies_go_on_standing_as_they_came(cleared: bool) -> None:
-    """Cleared thinking leaves the calls and their ids."""
+    """Clearing the thinking preserves the calls and their ids."""
     options = dict(SMALL)
     if cleared:
         options |= {"context": "clear_thinking"}
@@ -195,7 +195,7 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     assert trace.num_branches == 1
 
 
-# Episode ends that the world does not cause.
+# Ways to end an episode that the world does not cause.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:
@@ -270,7 +270,7 @@ def test_a_pairing_with_something_else_is_an_error() -> None:
 
 @pytest.mark.family(world=[*IDS, *(entry.id for entry in teams())])
 def test_verifiers_own_validation_passes(world: str, tmp_path: Path) -> None:
-    """The oracle policy solves each task, and an untouched trace does not."""
+    """The oracle policy solves each task, and an empty trace does not."""
     taskset = {"id": PLUGIN, "world": world, "stop": 1}
     config = {"taskset": taskset, "runtime": {"type": "subprocess"}, "output_dir": tmp_path}
     rows = asyncio.run(run_validate(ValidateConfig.model_validate({**config, "rich": False})))

@@ -1,7 +1,7 @@
 """Worlds on an OpenEnv server, played by verifiers' own `openenv` taskset.
 
-Its client and our server need different releases of mcp, so the server runs with another Python, which
-`make adapters` names.
+The client of `openenv` and our server require different releases of mcp. The server therefore runs
+with another Python, which `make adapters` sets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def play(url: str, script: Any) -> vf.Trace:
-    """Play one episode with seed 3 as the built-in taskset `openenv` does."""
     agent = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}
     taskset = {"id": "openenv", "base_url": url, "resets": [{"seed": 3}]}
     env = vf.load_environment(vf.resolve_env_config({"taskset": taskset, "player": agent}))
@@ -50,7 +49,7 @@ def play(url: str, script: Any) -> vf.Trace:
 
 
 class Player:
-    """Server that plays the same instance, and checks that each observation adds up to its chat."""
+    """Server that plays the same instance, and checks that the observations form the same chat."""
 
     def __init__(self, world: str, policy: Any, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(world, **options)
@@ -69,7 +68,7 @@ class Player:
 
 
 def stream(text: str) -> Answer:
-    """Return a reply as the server-sent events that the harness `null` asks for."""
+    """Return a reply as the server-sent events that the `null` harness expects."""
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
     end = {"index": 0, "delta": {}, "finish_reason": "stop"}

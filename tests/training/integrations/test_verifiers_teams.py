@@ -30,7 +30,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """The servers' copy of the game, which checks the queried agents and their observations."""
+    """Copy of the game for the servers, which checks the queried agents and the agents' chats."""
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.env, self.policy = agentgym.make(env_id, **options), TeamPolicy(env_id)
@@ -54,7 +54,6 @@ class Table:
 def play(
     env_id: str, scripts: dict[str, Script], seed: int = 3, **config: Any
 ) -> tuple[vf.Episode, dict[str, vf.Trace]]:
-    """Play one episode with a server and a model per seat."""
     options = config.pop("options", {})
     env_type, config_type = env_types(env_id, **options)
     taskset = {"id": PLUGIN, "world": env_id, "options": options, "start": seed, "stop": seed + 1}
@@ -129,7 +128,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[vf.Trace], bool]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_seats_end_is_the_end_for_all(fault: str) -> None:
-    """Nobody waits for a seat that has left; only limits leave a score."""
+    """If a seat leaves, the episode ends for all, with a score only if a limit was reached."""
     settings, expected = FAULTS[fault]
     table = Table("ListWorld-team", 3)
     first, second = table.seats

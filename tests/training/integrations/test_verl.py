@@ -21,7 +21,7 @@ REASON = (
     "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
 )
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # caused by verl and Ray
+    warnings.simplefilter("ignore")  # verl and Ray cause warnings
     verl = pytest.importorskip("verl", reason=REASON)
     pytest.importorskip("transfer_queue", reason=REASON)
     import verl.trainer.ppo.v1.agent_loop_tq as v1
@@ -89,7 +89,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Engine that samples from a policy that plays a parallel env, one per episode."""
+    """Engine that samples from a policy, which plays a copy of the env for each episode."""
 
     end = ""
     variables: Mapping[str, Any] = {}
@@ -107,7 +107,7 @@ class Engine:
             env = agentgym.make(env_id, **options)
             self.envs[request_id] = env, env.reset(seed=seed)[0]
         env, chat = self.envs[request_id]
-        # Prompts keep all sampled ids, so another end mark stays before the template's.
+        # Prompts keep all sampled ids, so `<|stop|>` remains before the template's end token.
         shown = self.tokenizer.decode(prompt_ids).replace("<|stop|>", "")
         assert shown == self.template(chat), "the model sees the chat of the env"
         (reply,) = self.policy([chat])
@@ -233,7 +233,7 @@ def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
 def test_an_edited_episode_gives_all_its_rows(
     published: dict[str, Any], folder: Path, tokenizer: Any
 ) -> None:
-    seed = 1  # an episode long enough for several edits
+    seed = 1  # this seed's episode is long enough for several edits
     engine = Engine(tokenizer, NoisyPolicy("TreeWorld", 0.1), "TreeWorld", seed, **EDITED)
     run_prompt(configured(folder), engine, rows("trees", "TreeWorld", seed, **EDITED))
     assert published.pop("u") == "finished"

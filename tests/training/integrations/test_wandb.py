@@ -1,4 +1,4 @@
-"""Training logged to Weights & Biases, with the real package and without a network."""
+"""Training logged to Weights & Biases with the real package, offline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def payloads(data: bytes) -> Iterator[bytes]:
         length, kind = struct.unpack_from("<HB", data, position + 4)
         payload += data[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # a whole record, or the end of one
+        if kind in (1, 4):  # a whole record or its last part
             yield payload
             payload = b""
 
@@ -87,7 +87,7 @@ def test_wandb_without_a_key_is_a_users_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wandb = pytest.importorskip("wandb", reason=REASON)
-    wandb.teardown()  # otherwise wandb keeps the settings that it read first
+    wandb.teardown()  # otherwise, wandb keeps the first settings
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

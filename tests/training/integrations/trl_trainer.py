@@ -14,7 +14,7 @@ import agentgym
 from agentgym import render, tool_env
 from agentgym.training.rollout import make_model, make_tokenizer
 
-# TRL's warnings about its own environments and checkpointing.
+# TRL warns about its own environments and checkpointing.
 FILTERS = [
     pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
@@ -22,7 +22,7 @@ FILTERS = [
 
 
 def call_optimally(environment: Any) -> str:
-    """Return a reply with an environment's optimal call, or one without a call at the end."""
+    """Return a reply with an environment's optimal call, or `Done.` if the episode has ended."""
     calls = tool_env(environment._env).world.optimal_calls()
     return render(calls[0]) if calls else "Done."
 

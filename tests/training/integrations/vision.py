@@ -23,10 +23,10 @@ import agentgym
 from agentgym.training.rollout import make_tokenizer
 
 _PATCH = 14
-# The smallest and the largest image in pixels, so that a prompt stays short.
+# Minimum and maximum image sizes in pixels, chosen to keep prompts short.
 _SIZE = {"shortest_edge": (2 * _PATCH) ** 2, "longest_edge": (4 * _PATCH) ** 2}
 _MARKS = ("image_pad", "video_pad", "vision_start", "vision_end")
-# Base64 of the eight bytes with which each PNG file begins.
+# Base64 text that starts with the eight bytes of the PNG signature.
 _PNG = re.compile(r"iVBORw0KGg[A-Za-z0-9+/=]*")
 _TEMPLATE = """
 {%- for m in messages %}<|im_start|>{{ m.role }}
@@ -39,7 +39,7 @@ _TEMPLATE = """
 
 
 class ImageOnlyProcessor(Qwen2VLProcessor):  # type: ignore[no-any-unimported,misc]
-    """Qwen2-VL's processor without videos, whose classes need torchvision."""
+    """Qwen2-VL's processor without video support, which requires torchvision."""
 
     def __init__(self, image_processor: Any, tokenizer: Any, chat_template: Any = None) -> None:
         self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
@@ -49,10 +49,10 @@ class ImageOnlyProcessor(Qwen2VLProcessor):  # type: ignore[no-any-unimported,mi
 
 
 class VisionModel:
-    """Qwen2.5-VL with a layer of each kind.
+    """Tiny Qwen2.5-VL model with one layer of each kind.
 
     Attributes:
-        received: For each forward pass with images, whether it had gradients and the images.
+        received: Whether gradients were enabled, and image digests, per forward pass with images.
     """
 
     def __init__(self, template: str = _TEMPLATE) -> None:
@@ -67,12 +67,11 @@ class VisionModel:
         self.model.model.visual.register_forward_pre_hook(self._record, with_kwargs=True)
 
     def fingerprints(self, images: Iterable[bytes]) -> list[str]:
-        """Return a digest of the pixel values that the model should receive for each PNG."""
+        """Return a digest of the expected pixel values for each PNG."""
         made = [self.pixels(images=[_open(png)], return_tensors="pt") for png in images]
         return [_digest(each["pixel_values"]) for each in made]
 
     def look(self, images: Iterable[bytes]) -> None:
-        """Generate a token after a prompt with these images."""
         parts: list[dict[str, Any]] = [{"type": "image", "image": _open(png)} for png in images]
         prompt = [{"role": "user", "content": [*parts, {"type": "text", "text": "Go on."}]}]
         inputs = self.processor.apply_chat_template(
@@ -88,7 +87,7 @@ class VisionModel:
 
 
 def pngs_in(request: Any) -> list[bytes]:
-    """Return the PNG files in a request, whatever its API, in order."""
+    """Return the PNG files in a request of any API, in order."""
     if isinstance(request, str):
         return [base64.b64decode(text) for text in _PNG.findall(request)]
     values = request.values() if isinstance(request, dict) else request

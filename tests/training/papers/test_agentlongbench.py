@@ -187,13 +187,13 @@ def test_rows_without_a_reply_are_named_and_asked_again(data: Path, tmp_path: Pa
     def policy(chats: Any) -> list[Reply]:
         asked.append(chats)
         if len(asked) % 5 == 0:
-            raise PolicyError("the server said 5")
+            raise PolicyError("server error 500")
         return [Reply("<answer>7</answer>")]
 
     asked: list[Any] = []
     causes = list(files.answer(data, tmp_path, policy))
     assert [k for k, cause in enumerate(causes, 1) if cause] == [5, 10, 15, 20, 25, 30]
-    assert set(causes) == {"", "the server said 5"}
+    assert set(causes) == {"", "server error 500"}
     asked = []
     assert sum(map(bool, files.answer(data, tmp_path, policy))) == 1
     assert len(asked) == 6
@@ -403,7 +403,7 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
 
 
 def test_the_evidence_of_the_paper_has_its_length() -> None:
-    """Table 2 has 3,041 and 2,044 tokens at 128K in concise logs; ours are of the same order."""
+    """Table 2 lists 3,041 and 2,044 tokens for concise logs at 128K; our logs are similar."""
     log = make_log("ki-c", 131_072, 0, 0, counter("cl100k_base"))
     mean = sum(each.tokens for each in log.rounds[1:]) / (len(log.rounds) - 1)
     assert 1_000 < mean < 5_000

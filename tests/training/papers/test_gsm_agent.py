@@ -29,7 +29,7 @@ from agentgym.training.papers.reasoning_graph import (
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 from tests.cli.test_main import command
 
-# Appendix C.4: the node of each of o3's 36 steps, and the paper's label.
+# Appendix C.4 lists the node and the label of each of o3's 36 steps.
 CASE = (
     (198, "-"), (152, "exploration"), (204, "exploration"), (109, "exploration"), (204, "revisit"), (198, "revisit"),
     (109, "revisit"), (198, "revisit"), (109, "revisit"), (184, "exploration"), (198, "revisit"), (204, "exploration"),
@@ -41,7 +41,7 @@ CASE = (
 
 
 def test_the_case_study_is_relabelled() -> None:
-    """34 of 36 steps agree; step 12 was labelled exploration at a known node, step 27 is next_page."""
+    """34 of 36 labels agree; the paper labels a known node at step 12 as exploration."""
     path = Path.of([node for node, _ in CASE])
     told = ["exploration" if label == "-" else label for _, label in CASE]
     differ = [
@@ -113,7 +113,7 @@ def look(turn: int, *ids: str) -> dict[str, Any]:
 
 
 def test_outcomes_by_hand() -> None:
-    """Turn 1 searches twice, turn 3 once; turn 2 stops without a number; turn 4 answers."""
+    """Turn 1 searches twice, turn 2 gives no number, turn 3 searches once, and turn 4 answers."""
     log = [look(1, "a", "x"), look(1, "b"), look(3, "a")]
     steps = (
         step(1, ids=(1, 2, 3)),

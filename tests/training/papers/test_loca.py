@@ -26,7 +26,7 @@ def row(task: str, length: int, seed: int, success: float, **more: Any) -> Resul
 
 
 def grid(seeds: int, **more: Any) -> list[Result]:
-    """The first task is always solved, the second only at 8K, the third for every other seed."""
+    """The first task is always solved, the second only at 8K, and the third for odd seeds."""
     return [
         row(task, length, seed, success, **more)
         for length, seed in product((8_000, 16_000), range(seeds))
@@ -67,10 +67,10 @@ def test_few_instances_are_said_and_no_interval_has_width_zero() -> None:
 
 
 def test_seeds_of_different_tasks_are_different_instances() -> None:
-    # Fifteen tasks with one seed each are fifteen instances, not one cluster.
+    # Fifteen tasks with one seed each count as fifteen instances, not as one cluster.
     tasks = [row(f"Task{k}", 8_000, 0, k < 11) for k in range(15)]
     assert summarize(tasks, (), "success")[()] == wilson(11, 15)
-    # With more seeds, only variance within tasks counts, and two tasks that always agree add none.
+    # With more seeds, only variance within tasks counts; tasks that are always solved have none.
     rng = np.random.default_rng(0)
     rows = [row("A", 8_000, seed, float(rng.random() < 0.5)) for seed in range(20)]
     alone, both = (

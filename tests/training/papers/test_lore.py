@@ -33,7 +33,7 @@ BOTH = ("lore-standard", "lore-hard")
 
 
 def row(solved: int, operations: int, height: int, seed: int = 0, **changes: Any) -> Result:
-    """Return an episode with a LORE report; `changes` apply to the report or the result."""
+    """Return an episode with a LORE report; `changes` override the report's or result's fields."""
     report: dict[str, Any] = dict.fromkeys(("guessed_reads", "lost_leads"), 0)
     report |= {"premature_halt": False, "synthesis_error": False}
     report |= {"operations": operations, "height": height, "reads": 4, "redundant_reads": 1}
@@ -58,7 +58,7 @@ ROWS = [
 
 
 def test_the_tables_are_those_computed_by_hand() -> None:
-    """Wilson by hand: 1/2 gives 50 ± 40.5; n/n starts at n / (n + z²), 0/n ends at z² / (n + z²)."""
+    """By Wilson's formula, 1/2 gives 50 ± 40.5, and the interval of 0/n ends at z² / (n + z²)."""
     operations, height, failures = lore_tables(
         [*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]
     )
@@ -80,8 +80,8 @@ def test_the_tables_are_those_computed_by_hand() -> None:
         ],
     )
     assert height[1] == ["height", "none", "SP"]
-    # Wilson's 4/7: (4/7 + 0.27439) / 1.54878 = 54.61, and z * sqrt(0.034985 + 0.019599) / 1.54878 =
-    # 29.57 to either side.
+    # Wilson's interval for 4/7 has the centre (4/7 + 0.27439) / 1.54878 = 54.61 and the half-width
+    # z * sqrt(0.034985 + 0.019599) / 1.54878 = 29.57.
     assert height[2] == [
         ["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"],
         ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""],
@@ -226,7 +226,7 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
 
 
 def guess(_: str) -> Any:
-    """Return a policy for any world that answers at once."""
+    """Return a policy that answers at once in any world."""
     return lambda chats: [Reply("Final answer: 42x") for _ in chats]
 
 

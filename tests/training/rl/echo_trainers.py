@@ -23,7 +23,7 @@ class Echo:
 
 
 class Wavering(Echo):
-    """Teacher that says the right word or, equally often, the next one in the list."""
+    """Teacher that says the right word or, equally often, the next word in the list."""
 
     def __init__(self) -> None:
         self.random = random.Random(0)
@@ -88,8 +88,8 @@ def episode(
 ) -> Trajectory:
     """Return a hand-made episode with unique ids.
 
-    `lengths` are the sampled tokens per step. At the steps in `cuts` the context is edited, and the
-    prompt does not extend the previous one.
+    `lengths` are the numbers of sampled tokens per step. At the steps in `cuts`, the prompt does
+    not extend the previous prompt.
     """
     steps = []
     context: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ def episode(
 
 
 def stop_at(step: int) -> Any:
-    """Return a callback that ends training, like a kill, between a log and its checkpoint."""
+    """Return a callback that stops training after a step's log and before its checkpoint."""
 
     def stop(now: int, metrics: Any) -> None:
         if now == step:

@@ -1,4 +1,4 @@
-"""Host of training runs that kill themselves; it forks a process per run, as imports are slow."""
+"""Host that forks a process for each training run; the runs kill themselves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TINY = LearnConfig(
 
 
 class Clock:
-    """Counter of a run's events that kills the run at one of them."""
+    """Counter of a run's events, which kills the run at event number `last`."""
 
     def __init__(self, last: int) -> None:
         self.now, self.last = 0, last
@@ -85,7 +85,7 @@ class Clock:
 
 
 def main() -> None:
-    """Read folders and moments, and answer with each run's exit status and count."""
+    """Read folders and event numbers, and print each run's exit status and event count."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         folder, last = line.rsplit(maxsplit=1)

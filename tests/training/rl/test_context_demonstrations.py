@@ -20,7 +20,7 @@ from benchmarks.context_training import PageWorld
 from tests.helpers import forgotten_worlds
 
 STRATEGIES = ["clear_thinking", "compaction:trigger=0.7", "memory"]
-# Tokens after the opening: enough for four turns with thoughts, or for six without.
+# Tokens after the opening messages, enough for four turns with thoughts or six turns without.
 ROOM = 310
 
 
@@ -79,7 +79,7 @@ def test_each_token_of_a_demonstration_trains_once_after_its_prompt(strategy: st
 
 
 def forget_first_note(messages: Sequence[Message]) -> list[Message]:
-    """Remove everything up to the saving of the first note; its turn stays while it is the newest."""
+    """Remove all messages up to the newest result that reports a saved note."""
     saved = [k for k, message in enumerate(messages) if message.text.startswith("created ")]
     return [*messages[saved[-1] + 1 :]] if saved else [*messages]
 

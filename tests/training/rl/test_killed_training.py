@@ -22,7 +22,7 @@ class Host:
         self.process = process
 
     def run(self, folder: Path, last: int = 0) -> tuple[int, int]:
-        """Train in a folder up to a moment; return the exit status and the number of moments."""
+        """Train in a folder up to event `last`; return the exit status and the number of events."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(folder, last, file=self.process.stdin, flush=True)
@@ -63,7 +63,7 @@ def tensors(value: Any, path: str = "") -> dict[str, Any]:
 def contents(folder: Path) -> dict[str, Any]:
     """Return a run's results, without durations and lock files.
 
-    A kill in the last moment of a phase leaves a lock file that blocks nobody.
+    A run killed at the end of a phase leaves a lock file, which blocks no other run.
     """
     files: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
@@ -80,7 +80,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
-    """Kill a run at each of the moments, then let it finish; return the number of kills."""
+    """Kill a run at each given event, then let the run finish; return the number of kills."""
     kills = 0
     for moment in moments:
         status, _ = host.run(folder, moment)

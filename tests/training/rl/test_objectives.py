@@ -40,7 +40,7 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def count_training_passes(model: torch.nn.Module) -> list[int]:
-    """Record the rows of each pass with a gradient."""
+    """Record the number of rows in each forward pass with gradients."""
     rows: list[int] = []
 
     def record(module: Any, arguments: Any, options: Any) -> None:
@@ -151,7 +151,7 @@ def test_the_ratio_of_a_reply_by_hand() -> None:
 
 
 def test_means_over_replies_whatever_the_rows() -> None:
-    # Edits cut the episodes into rows, and rows are shuffled.
+    # Context edits split the episodes into rows, which are shuffled.
     played = [
         episode(0, [0.0] * 3, (2, 3, 1), cuts=(1,)),
         episode(1, [0.0] * 2, (1, 2), fresh=100),

@@ -49,7 +49,7 @@ GPT2: dict[str, Any] = {
 }
 
 
-# SmolLM2 is a llama with three query heads per key and tied embeddings.
+# SmolLM2 is a Llama model with tied embeddings and three query heads per key head.
 SMOLLM2: dict[str, Any] = {**LLAMA, "tie_word_embeddings": True}
 EAGER: dict[str, Any] = {**LLAMA, "attn_implementation": "eager"}
 SMALL: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 24}
@@ -78,7 +78,7 @@ def make(kind: str) -> Any:
 
 
 def row(ids: Sequence[int], start: int) -> TrainingRow:
-    """Return a row whose tokens from `start` on are sampled, except every fifth."""
+    """Return a row whose tokens from `start` on are sampled, except every fifth token."""
     sampled = [int(k >= start and k % 5 > 0) for k in range(len(ids))]
     return TrainingRow(tuple(ids), tuple(sampled), (0.0,) * len(ids), (0,))
 
@@ -120,7 +120,7 @@ def gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("shape", TREES)
 def test_losses_and_gradients_equal_those_of_whole_rows(kind: str, shape: str) -> None:
     model, items = make(kind), TREES[shape]
-    if kind == "lora":  # otherwise the second factor is 0, and so is the first one's gradient
+    if kind == "lora":  # lora_B is 0 at first, and so is lora_A's gradient
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if "lora_B" in name:

@@ -73,14 +73,14 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
         trained = {row.agent for episode in episodes for row in rows(episode)}
         seats.append(sorted(trained))
     assert list(training.learn([])) == []
-    # The model plays itself, then one seat against the other opponents, and later the other
-    # seat. The untrained snapshot forfeits before the evader moves.
+    # At first, the model plays itself. Later, it plays one seat and then the other seat against
+    # other opponents. The untrained snapshot forfeits before the evader moves.
     both, pursuer, evader = ["evader_0", "pursuer_0"], ["pursuer_0"], ["evader_0"]
     assert seats == [both, pursuer, pursuer, both, evader, []]
 
 
 def test_a_saved_model_plays_itself_and_its_past_too(tmp_path: Path) -> None:
-    """Its curve counts points against the teacher, and so does the evaluation afterwards."""
+    """Both the training curve and the final evaluation count points against the teacher."""
     chat, _ = agentgym.make(TINY.world, **TINY.options).reset(seed=0)
     tokenizer = make_tokenizer([chat.to_text()], 300)
     save_model(make_model(tokenizer, 16, 1, 2), tokenizer, tmp_path / "model")

@@ -112,7 +112,7 @@ def test_advantages_by_hand() -> None:
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:
-    """Yield the turn advantages by their definition."""
+    """Yield turn advantages computed from the definition."""
 
     def to_go(t: Trajectory, k: int) -> float:
         return sum(gamma ** (j - k) * t.steps[j].reward for j in range(k, len(t.steps)))
@@ -152,7 +152,7 @@ def test_advantages_of_turns_are_those_of_the_definition(baseline: str) -> None:
 
 
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
-    # Ids are unique, so a table by id gives the expected values.
+    # Ids are unique, so a dict from ids to values gives the expected values.
     draw = random.Random(2)
     for _ in range(20):
         played, tokens, expected, fresh = [], [], {}, 0
@@ -199,7 +199,7 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
 
 
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
-    # All terms of the loss, and rows of different lengths.
+    # The loss has all terms, and the rows have different lengths.
     options: dict[str, Any] = {
         "epochs": 2,
         "minibatches": 2,
@@ -320,8 +320,8 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
             assert drift.dtype == torch.float32
-    # On processors without bf16 instructions, equal precisions give equal numbers; on others,
-    # sampling token by token and a single pass round differently.
+    # With bf16 instructions, sampling token by token rounds differently from one forward pass, so
+    # equal precisions still differ a little.
     unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
     assert unequal > 0
     assert apart["fp32 fp32"] < unequal / 100, apart

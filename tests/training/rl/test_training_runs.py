@@ -43,7 +43,6 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with noise, a reference, minibatches and importance weights."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -202,7 +201,7 @@ def test_failures_do_not_count_in_the_evaluation(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, kind: str) -> None:
-    others = set(threading.enumerate())  # an earlier test may have left a hanging thread
+    others = set(threading.enumerate())  # earlier tests may have left hung threads
     opened: list[set[threading.Thread]] = []
 
     def look(step: int, metrics: Mapping[str, float]) -> None:
@@ -285,6 +284,6 @@ def test_damaged_settings_of_training_are_moved_aside(tmp_path: Path, settings: 
     (tmp_path / "curve.jsonl").write_text('{"phase": 1\n')
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"])
     assert shown.exit_code == 0
-    assert f"{settings}: it contains no run settings (it has other names)" in shown.output
+    assert f"{settings}: it contains no run settings (the setting names are wrong)" in shown.output
     assert "curve.jsonl, line 1: it is unreadable" in shown.output
     assert (tmp_path / f"{settings}.damaged").exists()

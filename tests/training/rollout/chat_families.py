@@ -25,13 +25,13 @@ TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 
 @dataclass(frozen=True)
 class Family:
-    """A chat template and its constraints: the roles that it accepts, and whether prompts grow.
+    """A chat template and its constraints, such as the roles that the template accepts.
 
     Attributes:
-        template: The template, or the name of the original among TRL's.
+        template: The template, or the name of the original template in TRL.
         eos: The tokenizer's end-of-text token.
         end: The token that ends a turn.
-        neighbours: Whether it accepts consecutive messages of one role.
+        neighbours: Whether the template accepts consecutive messages of one role.
     """
 
     template: str
@@ -65,7 +65,7 @@ FAMILIES = {
         bos="<s>",
         tool=False,
         neighbours=False,
-        grows=False,  # it pads a reply with spaces
+        grows=False,  # the template pads replies with spaces
     ),
     "llama3": Family(
         "llama3",
@@ -98,7 +98,7 @@ FAMILIES = {
         bos="<s>",
         tool=False,
         neighbours=False,
-        grows=False,  # it shows the system message in the last turn
+        grows=False,  # the template shows the system message in the last turn
     ),
     "qwen2.5": Family("qwen2_5", CHATML, "<|im_end|>", "<|im_end|>"),
     "qwen3": Family("qwen3", CHATML, "<|im_end|>", "<|im_end|>"),
@@ -115,7 +115,7 @@ FAMILIES = {
         "<｜end▁of▁sentence｜>",
         "<｜end▁of▁sentence｜>",
         bos="<｜begin▁of▁sentence｜>",
-        grows=False,  # it starts a turn with thinking, which it later omits
+        grows=False,  # the template later omits a turn's thinking
     ),
 }
 

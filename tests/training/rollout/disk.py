@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(size: int) -> Iterator[None]:
-    """Limit all files of this process to a size in bytes; writing more raises `OSError`."""
+    """Limit the size in bytes of files that this process writes; larger writes raise `OSError`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

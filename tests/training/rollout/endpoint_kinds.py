@@ -93,9 +93,9 @@ class Kind:
     """A kind of endpoint.
 
     Attributes:
-        body: Returns an answer's body for text, calls, prompt and reply tokens, and truncation.
-        names: The request fields by policy option.
-        given: Options that select the kind.
+        body: Returns the body of an answer with the given text, calls, token counts and truncation.
+        names: The request field for each policy option.
+        given: Policy options that select this kind.
     """
 
     path: str
@@ -140,7 +140,7 @@ class Kind:
         return len(replies)
 
     def prompt_texts(self, request: Mapping[str, Any]) -> list[str]:
-        """Return a request's texts outside replies and tool schemas."""
+        """Return a request's texts, except replies and tool schemas."""
         items = request.get("messages") or request["input"]
         shown = [item for item in items if item.get("role") in ("system", "user", "tool")]
         return [*_texts(shown), *_texts(request.get("system", []))]

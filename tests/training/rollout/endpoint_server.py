@@ -1,4 +1,4 @@
-"""Two chat completions servers: one follows a script, one (as a program) serves a tiny model."""
+"""A scripted server, and a program that serves a tiny model through the Chat Completions API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 @dataclass
 class Answer:
-    """Response to a request; `hang` never answers, and `drips` sends a byte occasionally."""
+    """Response to a request; `hang` sends no response, and `drips` sends single bytes slowly."""
 
     message: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
@@ -78,7 +78,7 @@ class ScriptedServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(
             sys.exc_info()[1], (ConnectionError, json.JSONDecodeError)
-        ):  # a client that disconnected midway
+        ):  # the client disconnected early
             super().handle_error(request, client_address)
 
 
@@ -192,7 +192,7 @@ TEMPLATE = (
 
 
 def serve_tiny_model(folder: Path, port: int) -> None:
-    # Imported here, because the scripted server needs neither.
+    # Imported here, because the scripted server does not use these libraries.
     import torch  # noqa: PLC0415
     from transformers.cli.serve import Serve  # noqa: PLC0415
 

@@ -65,7 +65,7 @@ class FakeLLM:
         assert options.get("max_lora_rank", 16) in FACTS["values"]["MaxLoRARanks"]
         self.engine, self.calls = FakeEngine(model), [("init", options)]
         self.model_config = types.SimpleNamespace(max_model_len=options["max_model_len"])
-        # The weights that computed the cached states, by adapter.
+        # Version of the weights that computed the cached states, by adapter.
         self.states: dict[tuple[str, ...], int] = {}
 
     def generate(self, prompts: Any, sampling_params: Any, **options: Any) -> list[Any]:
@@ -73,7 +73,7 @@ class FakeLLM:
         owner: tuple[str, ...] = ()
         if options.get("lora_request") is not None:
             adapter = options["lora_request"]
-            owner = (adapter.lora_name, adapter.lora_path)  # the adapter's number does not matter
+            owner = (adapter.lora_name, adapter.lora_path)  # vLLM ignores the adapter's number here
             if adapter.lora_path != self.engine.folders[-1] or adapter.lora_int_id != self.adapter:
                 self.engine.load(adapter.lora_path)
                 self.adapter = adapter.lora_int_id

@@ -80,7 +80,7 @@ gymnasium.register(
 
 
 def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
-    # The failure must leave the step, like an exception in a user's wrapper.
+    # `step` must raise the failure, like an exception in a user's wrapper.
     return gymnasium.make(
         "tests/FaultyWorld-v0", disable_env_checker=True, **{"on_fault": "raise", **options}
     )
@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that works, but differently in the second turn of episodes with this number."""
+    """Policy that calls `work`; only turn 2 of episodes with this `number` uses `how`."""
 
     how: str = "well"
     number: int = 0
@@ -109,7 +109,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Mortal:
-    """Policy that works in a way that may end the process at any step."""
+    """Policy whose calls may end the process at any step."""
 
     how: str = "die at times"
 
@@ -130,7 +130,7 @@ class Awaiting:
         return reply
 
 
-# The reported cause of each failure; a hang lasts until its timeout.
+# The reported cause of each failure; a hang lasts until the timeout.
 CAUSES = {
     "raise": "OSError: the disk is full",
     "die": "ended with exit code 7|died|exit|unavailable",
@@ -142,7 +142,7 @@ def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
     """Check that faults affect only their own episodes; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
-    # A second hanging worker would be awaited for a worker's full start time.
+    # If a second worker hung, the test would wait for a worker's full start time.
     struck = struck[: 1 if how == "hang" else 2]
     seeds = sorted([*struck, *(s for s, t in fine.items() if "Number 0" not in t.last.to_text())])
     # A slow worker on a busy machine must not count as hung.

@@ -1,4 +1,4 @@
-"""Policies that users write: every form that must run, and every common mistake."""
+"""User-written policies: all supported forms and all common mistakes."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class OddReset(OneChat):
 
 UNCALLABLE = {
     OneChat: "policy OneChat is a class; give an instance, such as OneChat()",
-    no_chat: "policy no_chat cannot be called with chats .*it takes one chat or a list of chats",
+    no_chat: "policy no_chat cannot be called with chats .*it must take one chat or a list of chats",
     chat_and_env: "policy chat_and_env cannot be called with chats .*'env'",
     OddReset(): "reset of policy OddReset cannot be called .*may be seed and episode_id",
 }

@@ -31,7 +31,7 @@ def play(**options: Any) -> list[int]:
         (
             "seeds",
             ([None], [-1], [2.0], ["1"], [True], [[]]),
-            "seeds must be integers of 0 or more",
+            "seeds must be non-negative integers",
         ),
         (
             "labels",
@@ -39,7 +39,7 @@ def play(**options: Any) -> list[int]:
             "labels must be a mapping",
         ),
         ("ordered", (None, 1, "yes"), "ordered must be True or False"),
-        ("log", ("", *ODD), "log must be the path of a file"),
+        ("log", ("", *ODD), "log must be a file path"),
     ],
 )
 def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str) -> None:
@@ -53,10 +53,10 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
     [
         *((env, {}, "env must be an id, a spec or a function") for env in (None, 5, [], b"x")),
         ("NoWorld", {}, "there is no world 'NoWorld'"),
-        (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "needs an env with a spec"),
+        (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "env must have a spec"),
         ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
         ("ListWorld", {"num_envs": 0}, "num_envs"),
-        ("ListWorld", {"timeout": 1.0}, "lockstep cannot give up a slot that hangs"),
+        ("ListWorld", {"timeout": 1.0}, "lockstep cannot abandon a hung slot"),
         ("ListWorld", {"engine": "threads", "timeout": 0.0}, "timeout"),
     ],
 )
@@ -66,7 +66,7 @@ def test_wrong_options_of_a_collector_are_named(env: Any, options: Any, text: st
 
 
 def test_asyncio_needs_an_async_policy() -> None:
-    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
+    with pytest.raises(ValueError, match="OraclePolicy is neither; use the threads engine"):
         list(collect(POLICY, "ListWorld", [0], engine="asyncio"))
 
 

@@ -88,13 +88,13 @@ def test_lockstep_raises_what_breaks() -> None:
 @pytest.mark.parametrize("engine", APART)
 def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
     with pytest.raises(
-        CollectionError, match=r"5 consecutive episodes failed; the last one: .*no disk"
+        CollectionError, match=r"5 consecutive episodes failed; the last cause: .*no disk"
     ):
         list(collect(Worker(), lambda: make_env(broken=True), range(20), 2, engine=engine))
 
 
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
-    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four have arrived
+    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # no tool continues until four wait
 
     def meeting(chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(agentgym.render(agentgym.ToolCall("work", {"how": "meet"}))) for _ in chats]
@@ -258,7 +258,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
 
 
 def thresholds(slots: int = 2) -> set[int]:
-    """Return the thresholds during a small collection."""
+    """Return the garbage collection thresholds during a rollout."""
     seen = set()
 
     def policy(chats: Sequence[Chat]) -> list[Reply]:

@@ -116,7 +116,7 @@ def test_the_environment_names_the_model_and_the_server(
 
 @pytest.mark.parametrize("option", ["temperature", "max_tokens", "model", "stream"])
 def test_an_option_is_not_set_behind_its_back(option: str) -> None:
-    with pytest.raises(ValueError, match=f"extra_body sets '{option}'"):
+    with pytest.raises(ValueError, match=f"extra_body must not set '{option}'"):
         EndpointConfig("m", extra_body={option: 1})
 
 
@@ -200,7 +200,7 @@ def test_every_engine_keeps_episodes_over_the_window(engine: str) -> None:
 
 @kinds
 def test_threads_and_tasks_share_the_limit_of_requests(kind: Kind) -> None:
-    together = threading.Barrier(8)  # only eight concurrent requests pass
+    together = threading.Barrier(8)  # waits for eight concurrent requests
 
     def script(request: dict[str, Any], number: int) -> Answer:
         together.wait(PATIENCE)
@@ -360,7 +360,7 @@ def test_reasoning_is_sent_back_across_tool_calls(name: str, tmp_path: Path) -> 
     field = "output" if name == "responses" else "content"
     answer = kind.said(**{field: items})
     with serving(answer, kind.path) as server:
-        for _ in range(2):  # the second time from the cache
+        for _ in range(2):  # the second reply comes from the cache
             with closing(kind.policy(kind.url(server), cache=str(tmp_path))) as policy:
                 message = agentgym.parse(policy([ASK])[0].text, turn=1)
                 results = [Message("tool", "ok", call_id=call.id) for call in message.calls]

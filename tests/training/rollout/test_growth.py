@@ -1,6 +1,6 @@
-"""The cost of storing, sending and keeping an episode grows only with its new text and tokens.
+"""The cost of storing, sending and keeping an episode grows only with new text and tokens.
 
-Bytes, memory and calls are counted per step for two lengths.
+Bytes, memory and calls per step are counted for two episode lengths.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from agentgym.training.rollout.engines.deltas import ReplyDelta
 from agentgym.training.rollout.engines.servers import EnvServer, encode_answer
 from benchmarks.growth import memory_of
 
-# DocumentWorld operations for about 20 and 120 turns.
+# Numbers of DocumentWorld operations that take about 20 and 120 turns.
 SHORT, LONG = 4, 28
-# Maximum cost ratio of a step; growth with the history would give four.
+# Maximum ratio of the costs per step; if costs grew with the history, the ratio would be four.
 STEEPEST = 1.4
 STACKS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -64,7 +64,7 @@ def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Tr
 
 
 def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) -> float:
-    """Return the long episode's cost per step relative to the short one's."""
+    """Return the ratio of the long episode's cost per step to the short episode's."""
     short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
     return long / short
 
@@ -82,7 +82,7 @@ def test_lines_and_pickles_are_read_back_and_grow_with_new_text_only(
         lambda t: len(lines[id(t)]),
         lambda t: len(pickles[id(t)]),
     ]
-    # Ids of prompts that are edited at each step have no memory in common.
+    # If prompts are edited at each step, their ids do not share memory.
     if not (with_ids and len(episodes[1].segments()) > 1):
         costs += [lambda t: memory_of(lambda: read(t)), lambda t: memory_of(lambda: load(t))]
     for cost in costs:
@@ -120,7 +120,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
 
 
 def edited_replies(rng: random.Random) -> list[Reply]:
-    """Return replies whose prompts continue, are cut, edited or empty, as tuples or as versions."""
+    """Return replies whose prompts extend or edit the previous prompt, or are empty."""
     replies: list[Reply] = []
     prompt = TokenIds(rng.choices(range(5), k=4))
     for _ in range(rng.randrange(1, 9)):
@@ -138,7 +138,7 @@ def edited_replies(rng: random.Random) -> list[Reply]:
 
 
 def joined_plainly(replies: Sequence[Reply]) -> list[TrainingRow]:
-    """Return the rows of replies by comparing whole prompts."""
+    """Return the training rows of replies, found by comparing whole prompts."""
     found: list[list[Any]] = []
     continues = False
     for number, reply in enumerate(replies):
@@ -212,5 +212,5 @@ def test_lines_with_whole_prompts_are_read_and_bad_ones_refused() -> None:
     assert [step.reply.prompt_ids for step in again.steps] == [(1, 2), (1, 2, 3, 4)]
     assert again.last == chat
     for kept in ("-1", "4", "1.5", '"2"', str(2**70)):
-        with pytest.raises(ValueError, match="not the JSON line"):
+        with pytest.raises(ValueError, match="must be a trajectory"):
             Trajectory.from_json(line.replace('"prompt_ids": [1, 2, 3, 4]', f'"kept_ids": {kept}'))

@@ -137,7 +137,7 @@ def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
     model = make_model(tokenizer, width=32, heads=2, context=lengths[1])
     with pytest.raises(
         PolicyError,
-        match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; use a window",
+        match=f"a prompt has {lengths[1]} tokens but the model's context is {lengths[1]}; use a",
     ):
         LocalPolicy(model, tokenizer)(chats)
 

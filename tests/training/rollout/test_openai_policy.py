@@ -1,4 +1,4 @@
-"""The OpenAI policy against real servers, and variants of Chat Completions answers."""
+"""The OpenAI policy with real servers and with variants of Chat Completions answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _no_strays() -> Iterator[None]:
         ({"base_url": "http://"}, "and a host"),
         ({"tools": "xml"}, "tools must be one of native, text"),
         ({"api": "soap"}, "api must be one of chat, responses"),
-        ({"api": "responses", "seed": 1}, "the Responses API has no seed"),
+        ({"api": "responses", "seed": 1}, "the Responses API supports no seed"),
         ({"temperature": float("nan")}, "temperature must be"),
     ],
 )
@@ -202,7 +202,7 @@ CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 
 
 def completion(message: str, choice: str = "") -> Any:
-    """Return an answer from text, which may contain what Python's JSON cannot write."""
+    """Return an answer parsed from JSON text."""
     return json.loads(f'{{"choices": [{{"message": {message}{choice}}}]}}')
 
 
@@ -368,7 +368,10 @@ def test_a_malformed_answer_costs_its_episode_alone(engine: str) -> None:
     with playing_chat(script) as (policy, _):
         played = {t.seed: t for t in collect(policy, spec, range(4), 4, engine=engine)}
     assert [seed for seed in range(4) if played[seed].failure] == [2]
-    assert "returned no chat completion: AnswerError: tool_calls is 5" in played[2].failure
+    assert (
+        "returned no chat completion: AnswerError: tool_calls must be a list, got 5"
+        in played[2].failure
+    )
     assert [len(played[seed].steps) for seed in range(4)] == [2, 2, 1, 2]
 
 

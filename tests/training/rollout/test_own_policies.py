@@ -90,7 +90,7 @@ def test_a_wrong_return_value_is_named_with_its_remedy(mistake: str) -> None:
     with pytest.raises(PolicyFault, match=re.escape(text)) as raised:
         rollout(policy, agentgym.make("ListWorld"), 0)
     assert "\n" not in str(raised.value)
-    with pytest.raises(CollectionError, match="3 consecutive episodes were lost") as stopped:
+    with pytest.raises(CollectionError, match="3 consecutive episodes failed") as stopped:
         list(collect(policy, "ListWorld", range(20), 1))
     assert text in str(stopped.value)
     assert "Traceback" not in str(stopped.value)
@@ -124,7 +124,7 @@ def test_three_in_a_row_stop_the_run_with_the_traceback_and_it_resumes(
     with pytest.raises(CollectionError) as stopped:
         list(collect(fails_on(3, 4, 5), "ListWorld", range(9), 1, log=log, **options))
     first, *rest = str(stopped.value).splitlines()
-    assert first.startswith("3 consecutive episodes were lost because the policy failed; the last")
+    assert first.startswith("3 consecutive episodes failed because of the policy; the last failure")
     assert "raised KeyError: 'no such\\nkey'" in first
     assert rest[0] == "Traceback (most recent call last):"
     assert "own_policies.py" in rest[1], "the traceback begins in the policy"

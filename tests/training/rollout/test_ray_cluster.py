@@ -15,11 +15,11 @@ from tests.training.rollout.faulty_world import Worker, make_env
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 HERE = "127.0.0.1"
-MEMORY = 100_000_000  # bytes of an object store; Ray requires at least 75 MB
+MEMORY = 100_000_000  # object store size in bytes; Ray requires at least 75 MB
 
 
 class Slow(Worker):
-    """Policy slow enough for the machine to die before the episodes end, even on a busy host."""
+    """Policy that replies slowly, so that the machine dies before the episodes end."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         time.sleep(0.06)

@@ -89,7 +89,7 @@ def prefixes(sequences: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
 
 
 def count_tokens(model: Any) -> list[int]:
-    """Return a list that gets the number of input tokens of each forward pass."""
+    """Return a list to which each forward pass appends its number of input tokens."""
     found: list[int] = []
     model.register_forward_pre_hook(
         lambda module, inputs, options: found.append(options["input_ids"].numel()),
@@ -98,7 +98,7 @@ def count_tokens(model: Any) -> list[int]:
     return found
 
 
-# Two tasks with two and three episodes, the last two equal.
+# Two tasks with two and three episodes; the last two prompts are equal.
 HEAD, TASKS = tuple(range(5, 45)), (tuple(range(60, 90)), tuple(range(90, 120)))
 PROMPTS = [
     (*HEAD, *TASKS[0], 3, 4),
@@ -125,7 +125,7 @@ def test_a_common_beginning_is_computed_once_at_every_level(tokenizer: Any) -> N
 def one_by_one(
     model: Any, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
 ) -> list[tuple[list[int], list[float]]]:
-    """Sample without states and batches, drawing for all rows at every step."""
+    """Sample without caches and batches, drawing random numbers for all rows at every step."""
     generator = torch.Generator().manual_seed(3)
     found: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
     for _ in range(options.max_new_tokens):
@@ -148,7 +148,7 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     size = len(tokenizer)
     models: dict[str, Any] = {"llama": make_llama, "gpt2": partial(make_model, width=32, heads=2)}
     model: Any = sliding(tokenizer, kind) if kind == "mistral" else models[kind](tokenizer)
-    # A sixth of the ids ends a reply, so rows end at different times.
+    # One sixth of the ids are stop ids, so rows end at different steps.
     options = SamplingOptions(1.0, 9, frozenset(range(size // 6)))
     with torch.no_grad():
         expected = one_by_one(model, PROMPTS, options)
@@ -159,21 +159,21 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     for sample, (ids, logprobs) in zip(samples, expected, strict=True):
         assert list(sample.ids) == ids
         assert sample.logprobs == pytest.approx(logprobs, abs=1e-5)
-    # Each sampled token but the last is processed, with padding between groups of rows.
+    # Each row's sampled tokens, except the last, are processed, with some padding.
     steps = max(lengths) - 1
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
 
 
 def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
     draw = random.Random(0)
-    tree = TokenTree(limit=40 * 8)  # 40 nodes with a key and a value of 4 bytes
+    tree = TokenTree(limit=40 * 8)  # 40 nodes, each with a 4-byte key and a 4-byte value
     sequences: list[tuple[int, ...]] = []
     for _ in range(200):
         start = draw.choice([(), *sequences[-9:]])
         ids = (*start[: draw.randint(0, 8)], *(draw.randrange(4) for _ in range(5)))
         nodes = tree.path(ids)
         assert tree.path(ids) == nodes
-        # Like a model, read the states of all nodes and add those that have none.
+        # Like a model, read the states of all nodes, and add missing states.
         new = [node for node in nodes if node not in tree.computed]
         values = [float(hash(ids[: nodes.index(node) + 1]) % 10**6) for node in new]
         for side in (0, 1):
@@ -204,7 +204,7 @@ def test_sampling_is_right_in_the_middle_of_training(
     if checkpointing:
         checkpoint_activations(model)
     model.train()
-    model.model.layers[0].eval()  # like a layer that a user froze
+    model.model.layers[0].eval()  # like a layer that a user has frozen
     modes = [module.training for module in model.modules()]
     played = list(collect(LocalPolicy(model, tokenizer, max_new_tokens=5), env(), range(2), 2))
     assert played == calm
@@ -297,7 +297,7 @@ def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
 def test_states_may_take_a_quarter_of_the_free_memory(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A batch of long chats exceeds the 1 GiB that is always allowed.
+    # The cache may always use 1 GiB, which a batch of long chats exceeds.
     for free, allowed in ((2**30, 2**30), (2**35, 2**33)):
         monkeypatch.setattr(sampler, "_free_memory", lambda free=free: free)
         player = TransformersSampler(make_llama(tokenizer))

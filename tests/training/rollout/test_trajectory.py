@@ -74,16 +74,16 @@ def test_tokens_images_and_thinking_survive() -> None:
 def test_replay_notices_another_episode() -> None:
     trajectory = play()
     short = replace(trajectory, steps=trajectory.steps[:1])
-    with pytest.raises(ValueError, match="ends before its episode"):
+    with pytest.raises(ValueError, match="did not end at the last recorded reply"):
         replay(short)
     long = replace(trajectory, steps=(*trajectory.steps, trajectory.steps[-1]))
-    with pytest.raises(ValueError, match="episode ends before its trajectory"):
+    with pytest.raises(ValueError, match="episode ended before the last recorded reply"):
         replay(long)
 
 
 def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:
     env = EditMessages(agentgym.make("ListWorld"), lambda messages: messages)
-    with pytest.raises(ValueError, match=r"give functions as 'package\.module:function'"):
+    with pytest.raises(ValueError, match=r"pass functions as 'package\.module:function'"):
         rollout(OraclePolicy("ListWorld"), env, 0)
 
 
@@ -144,7 +144,7 @@ def test_a_damaged_byte_costs_its_frame_alone(tmp_path: Path, size: int) -> None
         path.write_bytes(whole[:place] + hit + whole[place + size :])
         lines = [line for _, line in whole_lines(path)]
         touched = [c for c in chunks if c.start < place + size and place < c.end]
-        # A frame that lacks its last block's mark may cost the next frame too.
+        # If the mark of a frame's last block is damaged, the next frame may be lost too.
         lost = {
             index for chunk in touched for index in (chunks.index(chunk), chunks.index(chunk) + 1)
         }

@@ -1,4 +1,4 @@
-"""The vLLM sampler with the real engine, where vLLM is installed."""
+"""The vLLM sampler with the real engine, if vLLM is installed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agentgym.training.rollout.models.pretrained import add_lora, save_model
 from tests.training.rl.echo_trainers import make_words_tokenizer
 
 pytest.importorskip("vllm")
-pytestmark = pytest.mark.filterwarnings("ignore")  # many deprecation warnings from vLLM
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM causes many deprecation warnings
 
 CONTEXT = 256
-# The long prompt fills whole blocks of the cache, so later requests reuse its states.
+# The long prompt fills whole cache blocks, so that later requests reuse the states.
 PROMPTS = [(5, 6, 7), (9, 8), tuple(5 + k % 200 for k in range(200))]
 
 
@@ -31,7 +31,7 @@ def make_llama(tokenizer: Any) -> Any:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=CONTEXT,
-        # On a CPU, vLLM 0.32.0 keeps the old output weights of a model that ties them.
+        # On a CPU, vLLM 0.32.0 does not update output weights that are tied to the embeddings.
         tie_word_embeddings=False,
         initializer_range=0.1,
         pad_token_id=tokenizer.pad_token_id,

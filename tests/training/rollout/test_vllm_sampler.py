@@ -1,4 +1,4 @@
-"""The vLLM sampler with a fake vLLM, and the checks of any sampler's answers."""
+"""The vLLM sampler with a fake vLLM, and the checks of samples from any sampler."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trained(tokenizer: Any, sampler: Any, **options: Any) -> tuple[Any, list[Any
 def test_the_sampler_has_the_weights_of_the_training(
     tokenizer: Any, base: Path, tmp_path: Path, sleeps: bool
 ) -> None:
-    # Equal weights give the trainer's log-probabilities at the start of each step.
+    # At the start of each step, the sampler has the trainer's weights and log-probabilities.
     options = {"learning_rate": 1e-2, "warmup": 0, "entropy": 1.0}
     with vllm(base, tmp_path / "weights", sleeps=sleeps) as sampler:
         _, seen = trained(tokenizer, sampler, steps=3, groups=2, group_size=2, **options)
@@ -97,7 +97,7 @@ def test_a_prompt_without_room_for_a_reply_is_an_error(base: Path, tmp_path: Pat
     assert isinstance(short, Sample)
     for error, length in zip(long, (64, 100), strict=True):
         assert isinstance(error, PolicyError)
-        assert f"a prompt has {length} tokens and vLLM takes 64" in str(error)
+        assert f"a prompt has {length} tokens but vLLM's context is 64" in str(error)
 
 
 def test_each_request_has_its_seed_and_ends_with_the_context(base: Path, tmp_path: Path) -> None:
@@ -193,5 +193,5 @@ def test_any_sampler_is_held_to_its_answer(tokenizer: Any) -> None:
             policy([chat, chat])
         assert caught.value.replies[1].ids == (5, 6)  # type: ignore[union-attr]
     outcomes.clear()
-    with pytest.raises(PolicyError, match="2 prompts have 0 samples"):
+    with pytest.raises(PolicyError, match="sampler returned 0 samples for 2 prompts"):
         policy([chat, chat])

@@ -21,7 +21,7 @@ LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]
 
 
 def value(rng: random.Random, depth: int = 3) -> Any:
-    """Draw an info value in the form of `to_jsonable`."""
+    """Draw a random info value as `to_jsonable` would return it."""
     if not depth or rng.random() < 0.5:
         return rng.choice(LEAVES)
     items = [value(rng, depth - 1) for _ in range(rng.randrange(4))]
@@ -41,7 +41,7 @@ def step(rng: random.Random) -> Any:
 
 
 def typed(item: Any) -> Any:
-    """Return a value with the type of each part; otherwise 1 would equal True."""
+    """Return a value with the type of each part, because 1 == True."""
     if isinstance(item, dict):
         return [(typed(name), typed(part)) for name, part in item.items()]
     if isinstance(item, (list, tuple)):

@@ -34,7 +34,7 @@ class Killing:
         self.worker, self.killed = Worker(how, number=-1), False
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        # An episode with a recorded step must be replayed.
+        # Kill the worker after a recorded step, because the step must then be replayed.
         under_way = any(m.role == "assistant" for chat in chats for m in chat.messages)
         if under_way and not self.killed:
             self.killed = True
@@ -86,7 +86,7 @@ def test_workers_that_cannot_start_end_the_collection() -> None:
 
 
 class _Ending:
-    """Makes envs in its own process, and kills any other."""
+    """Env factory that works in the process that created it, and ends any other process."""
 
     def __init__(self) -> None:
         self.maker = os.getpid()
@@ -105,7 +105,7 @@ def work(folder: str) -> str:
 
 
 class SlowReset(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Env whose resets continue on request; a file records that it was closed."""
+    """Env whose `reset` waits for a file; `close` creates another file."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(make("ListWorld"))
@@ -148,7 +148,6 @@ def test_a_worker_of_envs(tmp_path: Path, capfd: pytest.CaptureFixture[str], met
 
 
 def answers_of(answers: Answers, number: int) -> int:
-    """Wait for answers; return how many arrived in time."""
     until = time.monotonic() + PATIENCE
     for got in range(number):
         try:

@@ -8,7 +8,7 @@ from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy, TeamPolicy
 from agentgym.training.rollout import Trajectory, TrajectoryLog, rollout
 
-# a text that escapes from a page that treats it as markup
+# a string that would run a script if the page treated it as markup
 HOSTILE = (
     "</script><script>document.title = 'taken'</script><!-- <script> \u2028\u2029 & &lt; "
     "<img src=x onerror=\"document.title='taken'\"> \ud800 ]]> \x00 'x' `${1}`"

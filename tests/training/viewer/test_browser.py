@@ -19,7 +19,7 @@ from tests.training.viewer.episodes import HOSTILE, played, write_run
 
 pytestmark = needs_browser
 
-# the second episode's policy (`write_run`)
+# policy of the second episode in `write_run`
 NOISY = NoisyPolicy("ListWorld", p=0.5)
 
 ROWS = "[...document.querySelectorAll('.row')].map(row => row.textContent)"
@@ -44,7 +44,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def opened(browser: Browser, url: str, where: str = "") -> None:
-    browser.open("about:blank")  # a different fragment must load a new page
+    browser.open("about:blank")  # otherwise a new fragment would not reload the page
     browser.open(url + where)
     browser.wait("document.querySelector('.row, .cell, .tile, .empty')")
 
@@ -244,7 +244,7 @@ def test_who_knew_what_when_is_read_by_keyboard(browser: Browser, page: str) -> 
     opened(browser, page, episode(4, "&team"))
     browser.run("document.querySelector('.unfolds summary').focus()")
     browser.keys(ENTER)
-    # The actor tells the closer its state once it has made all its calls.
+    # After all its calls, the actor reports its state to the closer.
     *_, told, done = browser.run(facts)
     assert (told[1:], done[1:]) == ([told[0], done[0]], ["–", done[0]])
     opened(browser, page, episode(0, "&turn=3"))
@@ -321,7 +321,7 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> Non
         browser.wait(f"{ROWS}.length === 1")
         browser.keys(ENTER)
         browser.wait("document.querySelector('.reply')")
-        # A link opened directly shows the episode's own figures at once.
+        # A directly opened link shows the episode's data at once.
         opened(browser, server.url, "#episode=t.jsonl:0&turn=2")
         browser.wait("document.querySelector('.reply')")
         assert browser.run(f"return {TITLE}") == "ListWorld seed 1, no hints"

@@ -35,7 +35,7 @@ def line_of(trajectory: Trajectory) -> bytes:
 
 
 def whole_text(view: dict[str, Any], number: int) -> str:
-    """Return a message of the page as text with its notes."""
+    """Return the text of a page's message, including notes."""
     (_, text), *notes = view["messages"][number]["parts"]
     return text + "".join(f"<{tag}>{note}</{tag}>" for tag, note in notes)
 
@@ -45,7 +45,7 @@ def squeeze(text: str) -> str:
 
 
 def chats(view: dict[str, Any], agent: str) -> list[list[tuple[int, str]]]:
-    """Return each of an agent's chats as the page's script assembles it."""
+    """Return an agent's chats as the page's script assembles them."""
     entries: list[tuple[int, str]] = []
     every = []
     for step in (*view["turns"], view["end"]):
@@ -91,7 +91,7 @@ def test_each_agent_of_a_team_has_its_own_chats(env_id: str, options: dict[str, 
     view = assert_exact(rollout(TeamPolicy(env_id), make(env_id, **options), 2))
     assert len({turn["agent"] for turn in view["turns"]}) == 2
     assert {mark for entries in chats(view, "worker_0") for _, mark in entries} <= {""}
-    # A worker's second chat uses the ids of its first one again.
+    # A worker's second chat reuses the ids of the first chat.
     for turn, later in itertools.pairwise(view["turns"]):
         if later["agent"] == turn["agent"]:
             assert turn["results"]
@@ -214,7 +214,7 @@ def test_an_episode_of_another_version_is_shown_without_optimal_calls() -> None:
     data = json.loads(played().to_json())
     data["steps"][0]["messages"][1]["text"] = "Another task."
     view = build_view_with_optimal_calls(json.dumps(data).encode())
-    assert "plays differently from turn 1" in view["note"]
+    assert "differs from turn 1" in view["note"]
     assert all("best" not in turn for turn in view["turns"])
 
 
@@ -223,12 +223,12 @@ def test_an_episode_of_another_version_is_shown_without_optimal_calls() -> None:
     [b"", b"{}", b"[", b"null", b'{"spec": 1, "seed": 1, "steps": []}', b"\xff", b"[" * 100_000],
 )
 def test_what_is_no_episode_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match="not a trajectory"):
+    with pytest.raises(ValueError, match="must be a trajectory"):
         build_view(line)
 
 
 def test_a_chat_that_keeps_more_than_there_was_is_refused() -> None:
     data = json.loads(played().to_json())
     data["steps"][1]["kept"] = 99
-    with pytest.raises(ValueError, match="keeps 99 messages of 2"):
+    with pytest.raises(ValueError, match="cannot keep 99 of 2 messages"):
         build_view(json.dumps(data).encode())

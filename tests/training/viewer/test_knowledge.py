@@ -1,4 +1,4 @@
-"""The facts that each seat of a team knows, against a replay that reads no chat."""
+"""The facts that each seat of a team knows, compared with a replay that does not read the chats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.training.viewer import build_view
 from tests.multi.team_checks import call
 from tests.training.viewer.episodes import played
 
-# By name: an id, the probability of wrong calls, and options.
+# Env id, probability of wrong calls, and options.
 EPISODES: dict[str, tuple[str, float, dict[str, Any]]] = {
     "messages alone": ("ListWorld-team", 0.3, {}),
     "a log of equal calls": ("ListWorld-team", 0.5, {"oracles": "C", "items": 9, "removals": 6}),
@@ -39,7 +39,7 @@ def play(env_id: str, p: float, seed: int, **options: Any) -> Trajectory:
 
 
 class Replay:
-    """A second way to the same answer: the game's own mail, log of actions and pending moves."""
+    """Independent computation of the facts from the game's mail, action log and pending moves."""
 
     def __init__(self, trajectory: Trajectory, env_id: str, **options: Any) -> None:
         env = make(env_id, **options)
@@ -48,7 +48,7 @@ class Replay:
         self.agents = [step.info["agent"] for step in self.steps]
         self.logged = "C" in options.get("oracles", "")
         self.cycles: list[int] = []
-        # By turn: the seats that a message reaches, and those that read the log.
+        # For each turn, the seats that receive a message and the seats that read the log.
         self.receivers: list[set[str]] = []
         self.readers: list[set[str]] = []
         self.unresolved: list[int] = []
@@ -92,7 +92,7 @@ class Replay:
                 for k, agent in enumerate(self.agents)
                 if agent == seat and self.cycles[k] > self.cycles[place]
             ]
-            # The log has one more chat: the last agent's, with its mail and without hints.
+            # The last agent has one more chat in the log, with mail but without hints.
             end = [len(self.agents)] if seat == self.agents[-1] else []
             if seat in self.receivers[place] and later + end:
                 known[seat] = (later + end)[0]

@@ -103,7 +103,7 @@ def test_a_name_that_looks_like_a_place_in_the_page_is_only_text() -> None:
 
 
 def test_an_empty_run_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no trajectories"):
+    with pytest.raises(ValueError, match="contains no trajectories"):
         write_page(RunIndex(tmp_path), tmp_path / "page.html", build_view)
     assert not (tmp_path / "page.html").exists()
 

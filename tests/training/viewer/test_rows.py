@@ -27,7 +27,7 @@ ROWS = [
 
 
 def evaluate(expression: str) -> Any:
-    """Evaluate JavaScript with the page's pure functions and `rows`."""
+    """Evaluate a JavaScript expression that may use the page's pure functions and `rows`."""
     program = "\n".join(
         [
             asset("address.js"),

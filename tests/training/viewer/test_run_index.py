@@ -174,5 +174,5 @@ def test_search_finds_texts_in_any_case_and_not_the_markup_of_the_log(tmp_path: 
 
 
 def test_a_run_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no run at .*nowhere; name a folder"):
+    with pytest.raises(ValueError, match=r"there is no run at .*nowhere; give a run folder"):
         RunIndex(tmp_path / "nowhere")

@@ -1,1 +1,1 @@
-"""Clients of chat-completions endpoints and of the Anthropic Messages API."""
+"""Clients for Chat Completions, Responses and Anthropic Messages endpoints."""

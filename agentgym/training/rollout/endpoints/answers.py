@@ -1,4 +1,4 @@
-"""Answer parsing shared by all APIs. Parsers raise only errors listed in `MALFORMED`."""
+"""Parsing of API answers. Parsers raise only errors listed in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.world.digests import digest
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 # Larger token counts are invalid: no model has seen that many tokens.
 MAX_TOKENS = 10**12
-# Maximum characters of an answer in an error message.
+# Maximum number of characters that an error message quotes from an answer.
 QUOTED = 300
 # Maximum number of stored replies: enough for several thousand turns of a few episodes.
 MAX_REPLIES = 20_000
@@ -38,9 +38,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return the text of a field (a string, list of parts or None); append its thinking to
-    `thoughts`.
-    """
+    """Return a field's text; append any thinking in the field to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []
@@ -53,16 +51,16 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
         else:
             text = part["refusal"] if part.get("type") == "refusal" else part["text"]
             if not isinstance(text, str):
-                raise AnswerError(f"{quote(part)} is not text")
+                raise AnswerError(f"a content part must be text, got {quote(part)}")
             texts.append(text)
     return "".join(texts)
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native call as text; the env reports an invalid one."""
+    """Return a native tool call as text; the env reports invalid calls."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
-    body = body.replace("</", "<\\/")  # as in `render`: no argument may close the tag
+    body = body.replace("</", "<\\/")  # as in `render`, arguments must not contain the closing tag
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text
@@ -70,7 +68,7 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
 
 def join_parts(thought: str, *parts: str) -> str:
     """Join the thinking and the other parts of a reply."""
-    # Files cannot store lone surrogates.
+    # UTF-8 files cannot store lone surrogates.
     thinking = f"<think>\n{thought}\n</think>" if thought else ""
     return _SURROGATES.sub("\ufffd", "\n".join(filter(None, (thinking, *parts))))
 
@@ -78,9 +76,9 @@ def join_parts(thought: str, *parts: str) -> str:
 def read_usage(
     usage: Any, prompt: Iterable[str], reply: str, cached: str, reasoning: str = "", *, cut: bool
 ) -> EndpointUsage:
-    """Return one reply's usage; unreadable counts are 0 and set `unmetered`.
+    """Return one reply's usage; unreadable counts become 0 and set `unmetered`.
 
-    `prompt` lists the fields that add up to the prompt tokens; only the first is required.
+    `prompt` lists the fields whose sum is the prompt token count; only the first field is required.
     """
     prompts = [_count(usage, name) for name in prompt]
     written = _count(usage, reply)
@@ -104,10 +102,10 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 class KeptReplies:
-    """Store of API items that carry replies' reasoning, by reply text.
+    """Store that maps a reply's text to the API items that contain the reply's reasoning.
 
     APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
-    lost if a context strategy edits the reply or another process received it.
+    lost if a context strategy edits the reply or another process received the reply.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:
@@ -116,14 +114,14 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Store a reply's items."""
-        # The first reply with a given text wins; otherwise a repeated run would send different
+        # Keep the first reply with a given text; otherwise a repeated run would send different
         # requests.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]
 
     def find(self, message: Message) -> list[Item]:
-        """Return a message's items with its call ids; empty if they are unknown."""
+        """Return the API items stored for a message, with the message's call ids."""
         items = self._items.get(message.raw, ())
         ids = [call.id for call in message.calls]
         if sum(item["type"] == self._call_type for item in items) != len(ids):

@@ -13,14 +13,14 @@ from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.storage import append_bytes
 from agentgym.training.rollout.token_usage import EndpointUsage
 
-# Seconds between the checks of a waiting request.
+# Seconds between budget checks of a waiting request.
 _POLL_S = 0.02
 # Only whole records are read, because a killed writer may leave an incomplete one.
 _RECORD = struct.Struct("<d")
 
 
 class BudgetError(PolicyError):
-    """The budget is spent, so no further request is sent."""
+    """The budget is spent, so no more requests are sent."""
 
     fatal = True
 
@@ -41,7 +41,8 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until the budget admits a request, and yield a function that records its cost.
+        """Wait until the budget admits a request, and yield a function that records the request's
+        cost.
 
         Raises:
             BudgetError: The budget is spent.

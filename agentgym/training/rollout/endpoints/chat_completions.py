@@ -1,4 +1,4 @@
-"""Chat Completions requests and answers."""
+"""Requests and answers of the Chat Completions API."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
-    """Return `messages` and, if there are tools, `tools`."""
-    # Send unparsable replies verbatim, so the model sees its failed markup.
+    """Return the request fields `messages` and, if there are tools, `tools`."""
+    # Send unparsable replies verbatim, so that the model sees its malformed markup.
     messages = [
         replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages
     ]
@@ -32,9 +32,9 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 
 
 def to_reply(answer: Any, dialect: Dialect) -> Reply:
-    """Convert an answer to a reply; a malformed one raises an error in `MALFORMED`."""
+    """Convert an answer to a reply, or raise an error in `MALFORMED`."""
     choice = answer["choices"][0]
-    # Gateways report failed upstream servers with status 200.
+    # Some gateways report upstream failures with status 200.
     failed = answer.get("error") or choice.get("error") or choice.get("finish_reason") == "error"
     if failed:
         raise AnswerError(quote(answer))
@@ -45,7 +45,7 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
         thoughts = [text_of(message.get(name))] if message.get(name) else thoughts
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise AnswerError(f"tool_calls is {quote(calls)}, which is not a list")
+        raise AnswerError(f"tool_calls must be a list, got {quote(calls)}")
     functions = [call.get("function") or call for call in calls]
     if message.get("function_call"):  # the predecessor of tool_calls
         functions.append(message["function_call"])

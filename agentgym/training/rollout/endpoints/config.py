@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agentgym.world.config import Config, TokenCount
 
-# Options that do not affect replies, so no record contains them.
+# Options that do not affect replies and are therefore not recorded.
 TRANSPORT = (
     "api_key_env", "concurrency", "timeout", "retries", "cache", "sample", "max_cost",
     "prompt_price", "reply_price", "ledger",
@@ -20,22 +20,22 @@ TRANSPORT = (
 
 @dataclass(frozen=True)
 class EndpointOptions(Config):
-    """Options of all APIs. None leaves an option to the server.
+    """Options of all APIs. If an option is None, the server's default applies.
 
     Attributes:
         api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum requests in flight over all threads.
-        retries: Maximum retries after temporary failures.
+        concurrency: Maximum number of concurrent requests, over all threads.
+        retries: Maximum number of retries after temporary failures.
         top_p: Nucleus sampling probability.
         max_tokens: Maximum reply tokens, including reasoning.
-        tools: `native` sends tool schemas and structured calls, and removes the instructions for
-            written calls from the system message; `text` sends plain user and assistant messages.
-        cache: Folder that stores answers; a request with a stored answer is not sent. Empty for
-            none.
+        tools: `native` sends tool schemas and structured calls instead of call instructions in the
+            system message; `text` sends only plain user and assistant messages.
+        cache: Folder that stores answers, so that requests are not repeated; empty for no cache.
         sample: Name of the sample; the cache stores each sample's answers separately.
-        max_cost: Maximum total cost of requests at these prices; None for no limit.
-        reply_price: Price per million reply tokens; `prompt_price` likewise.
-        ledger: File that sums the cost over processes and runs; empty to count in memory.
+        max_cost: Maximum total cost of requests at the given prices; None for no limit.
+        reply_price: Price per million reply tokens.
+        ledger: File that sums the cost over processes and runs; if empty, the sum is kept in
+            memory.
     """
 
     model: str
@@ -65,8 +65,8 @@ class EndpointOptions(Config):
         own = {option.name for option in fields(self)} | {"max_output_tokens", "stream"}
         if doubled := sorted(own & self.extra_body.keys()):
             raise ValueError(
-                f"extra_body sets {doubled[0]!r}, which is an option of its own or not supported; "
-                "remove it from extra_body"
+                f"extra_body must not set {doubled[0]!r}, which is a separate option or "
+                "unsupported; remove it from extra_body"
             )
         if self.max_cost is not None and not self.prompt_price + self.reply_price:
             raise ValueError(

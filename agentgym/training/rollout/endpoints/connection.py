@@ -17,7 +17,7 @@ from agentgym.training.rollout.endpoints.budget import RequestBudget
 from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.event_loop import ENDPOINTS, event_loop
 
-# Seconds to wait for a connection to close, which a hanging name lookup could delay.
+# Maximum seconds to wait for a connection to close; a hung DNS lookup could block closing.
 _CLOSING = 5.0
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class EndpointError(PolicyError):
     """The endpoint did not return a reply."""
 
-    # HTTP status; None if there was no answer.
+    # HTTP status; None if the server did not answer.
     status: int | None = None
 
 
@@ -35,7 +35,7 @@ class ContextLengthError(EndpointError):
 
 
 class Connection:
-    """Session with an API, opened on demand in each process, with a budget for all users."""
+    """Shared API session with one budget, opened on demand in each process."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         self._client, self._config = client, config
@@ -47,7 +47,7 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may have opened it first. A lock here could be held during a fork.
+            # Another thread may have opened a session meanwhile; locks are unsafe across forks.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -60,10 +60,10 @@ class Connection:
 
 
 class Session:
-    """Client of a vendor's SDK."""
+    """API session that uses a vendor's SDK."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
-        # The SDKs require a key, even for servers without one.
+        # The SDKs require a key even if the server does not.
         key = os.environ.get(config.api_key_env) or "none"
         self._make = functools.partial(
             client,
@@ -77,11 +77,11 @@ class Session:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The SDK's asynchronous client, used only in the endpoints' loop."""
+        """The SDK's asynchronous client, used only in the endpoints' event loop."""
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the endpoints' loop."""
+        """Run a coroutine in the endpoints' event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Session:
         if self._process != os.getpid() or "client" not in vars(self):
             return
         end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
-        # The garbage collector may call this in the loop's own thread.
+        # The garbage collector may call this method in the event loop's thread.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)

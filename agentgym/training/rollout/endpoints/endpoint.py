@@ -1,4 +1,4 @@
-"""Policies over the vendors' SDKs, which retry, time out and pool connections."""
+"""Policies that use the vendors' SDKs, which handle retries, timeouts and connection pools."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
-# The SDKs' maximum retry delay in seconds, if a server requests one.
+# Maximum retry delay in seconds that the SDKs accept from a server.
 _MAX_RETRY_AFTER_S = 120.0
-# Equivalent of the SDKs' `with_raw_response` for any path: an unparsed answer and its retries.
+# Options that, like the SDKs' `with_raw_response`, request the unparsed answer and the retry count.
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
-# Cache field with the error for a chat that exceeds the context window.
+# Cache field that stores the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
 _SECONDS = "agentgym.seconds"
-# Servers' error messages for a chat that exceeds the context window.
+# Server error messages for a chat that exceeds the context window.
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
 )
@@ -47,12 +47,12 @@ ConfigT = TypeVar("ConfigT", bound=EndpointOptions)
 
 
 class HttpPolicy(Generic[ConfigT]):
-    """Policy that calls an API, from any number of threads and event loops.
+    """Policy that calls an API from any number of threads and event loops.
 
-    A subclass names its SDK and converts chats to requests and answers to replies. Requests run in
-    the endpoints' event loop. Forked processes and pickled copies open their own connections.
-    Policies may share a `connection` with its `concurrency` and budget. If a chat exceeds the
-    context window, the reply ends its episode as `over_window`.
+    Subclasses choose the SDK, turn chats into requests and turn answers into replies. Requests run
+    in the endpoints' event loop. Forked processes and pickled copies open their own connections.
+    Policies that share a `connection` also share its `concurrency` and budget. If a chat exceeds
+    the context window, the reply ends the episode with the reason `over_window`.
     """
 
     sdk: ClassVar[ModuleType]
@@ -64,7 +64,7 @@ class HttpPolicy(Generic[ConfigT]):
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
         self.connection = connection or Connection(type(self).client, config)
-        # Replaced, never mutated, and only by the loop's thread.
+        # Only the event loop's thread replaces this value, and nothing mutates it.
         self.usage = EndpointUsage()
         self._cache = ReplyCache(config.cache)
         self._asked: Counter[str] = Counter()
@@ -77,21 +77,21 @@ class HttpPolicy(Generic[ConfigT]):
         """Model, URL and sampling options."""
         return {k: v for k, v in asdict(self.config).items() if k not in TRANSPORT}
 
-    # The hooks of an API.
+    # Hooks for subclasses.
 
     def compose(self, chat: Chat) -> dict[str, Any]:
-        """Return the API's request fields for a chat; None leaves an option to the server."""
+        """Return the API's request fields for a chat; fields that are None are not sent."""
         raise NotImplementedError
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
-        """Convert an answer; may raise any error in `MALFORMED`."""
+        """Convert an answer to a reply and its usage; may raise any error in `MALFORMED`."""
         raise NotImplementedError
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A chat got no reply; `replies` contains the others.
+            EndpointError: A chat got no reply; `replies` contains the other replies.
             BudgetError: The budget is spent.
         """
         session = self.connection.open()
@@ -130,7 +130,7 @@ class HttpPolicy(Generic[ConfigT]):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
-            if not isinstance(error, EndpointError):  # cancelled, budget spent, or a bug
+            if not isinstance(error, EndpointError):  # a cancellation, a spent budget, or a bug
                 raise error
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
@@ -164,7 +164,7 @@ class HttpPolicy(Generic[ConfigT]):
         sent = 1
         async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
-            # The SDK's timeout restarts with each byte received, so it alone does not bound the
+            # The SDK's timeout restarts with each received byte, so it does not limit the total
             # time.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
@@ -188,7 +188,7 @@ class HttpPolicy(Generic[ConfigT]):
     def _key(self, body: Mapping[str, Any]) -> str:
         if not self._cache.folder:
             return ""
-        # Digest a string, because digesting a long nested body is slow.
+        # Hash one string, because hashing a long nested body is slow.
         text = json.dumps(body, sort_keys=True)
         place = digest([type(self).__name__, self.config.base_url, self.config.sample, text])
         self._asked[place] += 1
@@ -258,30 +258,30 @@ def _to_wire(chat: Chat, tools: str) -> Chat:
 
 
 def dialect_of(chat: Chat) -> Dialect:
-    """Return the call dialect that the system message states."""
+    """Return the tool-call dialect that the system message specifies."""
     first = chat.messages[0] if chat.messages else None
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections; it reads variables such as `OPENAI_MODEL`."""
+    """Factory of policies with shared connections, which reads variables such as `OPENAI_MODEL`."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
     ) -> None:
         self.prefix, self.config, self.policy = prefix, config, policy
-        # Each episode may have its own policy, but must not open its own connection.
+        # Episodes may have separate policies but must share a connection.
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[ConfigT]:
-        """Return a policy for any world; `options` are the config's fields."""
+        """Return a policy for any world; `options` are fields of the config."""
         for name in ("model", "base_url"):
             if value := os.environ.get(f"{self.prefix}_{name.upper()}"):
                 options.setdefault(name, value)
         if "model" not in options:
             raise ValueError(
-                f"no model to play {env_id}: set {self.prefix}_MODEL to the model's name on the "
-                "server"
+                f"no model is chosen for {env_id}; set {self.prefix}_MODEL to the model's name on "
+                "the server"
             )
         config = self.config(**options)
         shared = asdict(config) | {"extra_body": {}, "sample": ""}

@@ -1,4 +1,4 @@
-"""Answers on disk for repeated runs."""
+"""Disk cache of API answers for repeated runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 
 
 class ReplyCache:
-    """Folder with one file per answer, shared by any number of processes; an empty path disables
-    it.
-    """
+    """Cache with one file per answer, shared by any number of processes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -31,7 +29,7 @@ class ReplyCache:
             return
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        # A unique name, because another process may be writing the same key.
+        # The name is unique, because another process may be writing the same key.
         with NamedTemporaryFile(
             "w", encoding="utf-8", dir=file.parent, suffix=".new", delete=False
         ) as part:

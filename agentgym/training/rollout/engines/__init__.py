@@ -1,1 +1,1 @@
-"""Engines that step many envs at once: in this process, in threads, in processes, with Ray."""
+"""Engines that step many envs at once: in one thread, many threads, processes or Ray actors."""

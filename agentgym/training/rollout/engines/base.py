@@ -1,4 +1,4 @@
-"""Base classes of engines, and the engine of the collector's thread."""
+"""Base classes of engines, and the `lockstep` engine."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Seconds that closing slots get before they are killed: enough for a running tool call.
+# Grace period in seconds before closing slots are killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
-# Start time of work that has not started.
+# Placeholder start time for work that has not started.
 NEVER = float("inf")
-# At 1,000 slots, Python's threshold of 700 would spend a third of the step time on scans.
+# At 1,000 slots and Python's threshold of 700, garbage collection takes a third of the step time.
 YOUNG = 50_000
-# A step adds about twelve objects, most of which are then never scanned; 200 objects take 20 kB.
+# A step allocates about twelve objects, most of which are freed before a scan.
 YOUNG_PER_SLOT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a slot, which is then unusable.
+    """Failure of an episode in a slot.
 
     Attributes:
-        error: The policy's error, if it could not reply; a retry would not help.
-        fatal: The run stops, because every later episode would fail too.
-        lost: Another episode ended the shared worker, but the slot stays usable.
+        error: The policy's error, if the policy could not reply; the episode is not retried.
+        fatal: Whether the run must stop because every later episode would fail too.
+        lost: Whether another episode ended the shared worker; the slot remains usable.
     """
 
     cause: str
@@ -57,13 +57,12 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Plays one episode after another and posts results to a shared queue, so the collector can
-    wait for any slot and abandon any slot.
+    """Plays one episode after another and posts the results to a queue that all slots share.
 
     Attributes:
-        began: Start of the request's work (`time.monotonic`), or `NEVER` while it waits; in the
-            future if the work starts slowly, as with a new process.
-        dead: The slot was abandoned; its results no longer count.
+        began: Time when work on the request started (`time.monotonic`), or `NEVER` while the
+            request waits. For slow starts, such as a new process, the time lies in the future.
+        dead: Whether the slot was abandoned; later results are ignored.
     """
 
     def __init__(self, number: int) -> None:
@@ -78,7 +77,7 @@ class Slot(ABC):
         """Play a reply."""
 
     def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
-        """Request the policy's reply and play it; for engines with `awaits` only."""
+        """Request the policy's reply and play it; only for engines with `awaits`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -94,7 +93,7 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether a slot's error only ends its episode; otherwise it is raised.
+        isolates: Whether an error ends only one episode; otherwise the collector raises it.
         awaits: Whether slots await the policy's replies one by one; otherwise the collector
             requests replies to all waiting chats.
     """
@@ -103,14 +102,14 @@ class Engine:
     awaits = False
 
     def check(self, policy: UserPolicy) -> None:
-        """Raise `ValueError` if the engine cannot play with a policy."""
+        """Raise `ValueError` if the engine does not support a policy."""
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for closed slots; free shared resources."""
+        """Wait up to `GRACE` seconds for slots to close, then free shared resources."""
 
 
 class LocalSlot(Slot):
@@ -150,7 +149,7 @@ def factory_of(env: EnvLike) -> MakeEnv:
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """Start a thread that does not keep the interpreter alive."""
+    """Start a daemon thread."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
@@ -165,10 +164,10 @@ def failure_of(error: Exception) -> Failure:
 
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
-    """Scale the garbage collector's threshold with the slots."""
-    # Interleaved collections may restore each other's threshold, which only delays a collection.
+    """Scale the garbage collector's threshold with the number of slots."""
+    # Concurrent collectors may restore wrong thresholds, which only delays garbage collection.
     before = gc.get_threshold()
-    if before[0]:  # 0 means that the user has disabled collection
+    if before[0]:  # 0 means that the user disabled garbage collection
         gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])
     try:
         yield

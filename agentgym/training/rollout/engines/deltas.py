@@ -1,4 +1,4 @@
-"""Differences between steps, so that data grows only with new text and tokens."""
+"""Differences between steps, whose size depends only on new text and tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatDelta(NamedTuple):
-    """Difference between a chat and an earlier chat, whose first messages it keeps."""
+    """Difference between a chat and an earlier chat that starts with the same `kept` messages."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -20,7 +20,7 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat) -> ChatDelta:
-        """Return a chat's difference from an earlier one."""
+        """Return a chat's difference from an earlier chat."""
         kept = chat.shared_prefix(before)
         return cls(
             kept,
@@ -30,9 +30,9 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Rebuild the chat; `ValueError` if the earlier one is too short."""
+        """Rebuild the chat, or raise `ValueError` if the earlier chat is too short."""
         if not 0 <= self.kept <= len(before.messages):
-            raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
+            raise ValueError(f"a chat cannot keep {self.kept} of {len(before.messages)} messages")
         prefix = Chat(
             before.first(self.kept).messages,
             before.tools if self.tools is None else self.tools,
@@ -40,14 +40,13 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # Ephemeral hints replace the last message of each chat, so share only the messages before
-        # it.
+        # Ephemeral hints replace each chat's last message, so only earlier messages are shared.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """Difference between two replies; `new` follows the `kept` prompt ids."""
+    """Difference between two replies; `new` are the prompt ids after the `kept` ids."""
 
     text: str
     kept: int
@@ -57,14 +56,14 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply) -> ReplyDelta:
-        """Return a reply's difference from an earlier one."""
+        """Return a reply's difference from an earlier reply."""
         kept = continued(reply, before)
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Rebuild the reply; `ValueError` if the earlier one is too short."""
+        """Rebuild the reply, or raise `ValueError` if the earlier reply is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
+            raise ValueError(f"a prompt cannot keep {self.kept} ids of a shorter prompt")
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)
@@ -74,7 +73,7 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """End of a connection that transmits each chat as its difference from the agent's last one."""
+    """Connection endpoint that sends each chat as its difference from the agent's previous chat."""
 
     def __init__(self) -> None:
         self._chats: dict[str, Chat] = {}
@@ -93,7 +92,7 @@ class Border:
 
 
 def continued(reply: Reply, before: Reply) -> int:
-    """Count the leading ids of a prompt that equal the previous prompt and reply."""
+    """Count the leading ids that a prompt shares with the previous prompt and reply."""
     if not reply.prompt_ids:
         return 0
     prompt = as_token_ids(reply.prompt_ids)
@@ -104,5 +103,5 @@ def continued(reply: Reply, before: Reply) -> int:
 
 
 def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
-    """Return ids as `TokenIds`, whose versions share a buffer."""
+    """Return ids as `TokenIds`."""
     return ids if isinstance(ids, TokenIds) else TokenIds(ids)

@@ -39,17 +39,17 @@ class _Run:
     attempt: int = 1
     id: str = ""  # episode id for stateful policies
     recording: Recording | None = None
-    asked: int = 0  # number of the slot's open request; 0 if there is none
+    asked: int = 0  # number of the open request; 0 if none
     reply: Reply | None = None  # the last reply given to the slot
     replayed: int | None = None  # steps replayed so far in another worker
 
 
 class Dispatcher:
-    """Slots of a collector and their episodes.
+    """A collector's slots and the episodes that run in them.
 
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
-        ended: Positions and trajectories of finished episodes not yet taken.
+        ended: Finished episodes that the collector has not yet taken, with their positions.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, labels: Mapping[str, Any]) -> None:
-        """Use these labels from now on."""
+        """Set the labels of the episodes that follow."""
         self._labels = labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start as many episodes as possible; report whether any is running."""
+        """Start as many episodes as possible; report whether any episode is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.begun += 1
@@ -98,7 +98,7 @@ class Dispatcher:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
         for slot, answer in self._arrived(wait):
-            if slot in self._runs:  # otherwise the slot was abandoned
+            if slot in self._runs:  # an abandoned slot has no run
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
@@ -110,9 +110,9 @@ class Dispatcher:
                 yield self._answers.get_nowait()
 
     def take(self, most: int) -> list[Slot]:
-        """Take the first ready slots with other slots of their seeds, in seed order."""
-        # Chats of one seed share a prefix. Seed order makes a policy's random choices independent
-        # of which slots are open.
+        """Take up to `most` ready slots, grouped by seed and in seed order."""
+        # Chats with the same seed share a prefix. With seed order, a policy's random choices do not
+        # depend on which slots are open.
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)
@@ -121,7 +121,7 @@ class Dispatcher:
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
     def requests(self, slots: Sequence[Slot]) -> list[PolicyRequest]:
-        """Return the slots' waiting chats with their episodes."""
+        """Return a policy request for each slot's waiting chat."""
         runs = [self._runs[slot] for slot in slots]
         return [
             PolicyRequest(each.recording.chat, each.seed, each.id, not each.recording.steps)
@@ -130,13 +130,13 @@ class Dispatcher:
         ]
 
     def ask(self, slots: Sequence[Slot], policy: UserPolicy) -> None:
-        """Let the slots await the policy's replies, and play them."""
+        """Let the slots await the policy's replies and play the replies."""
         for slot, request in zip(slots, self.requests(slots), strict=True):
             self._await_answer(slot)
             slot.ask(policy, request)
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError]) -> None:
-        """Play the replies; end the episodes whose reply is an error."""
+        """Play the replies, and end each episode whose reply is an error."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
             if isinstance(reply, PolicyError):
@@ -154,10 +154,10 @@ class Dispatcher:
         return len(self._runs)
 
     def give_up_all(self) -> None:
-        """End the running episodes and forget those not yet taken."""
+        """End all running episodes and discard finished episodes not yet taken."""
         slots = list(self._runs)
         for slot in slots:
-            slot.dead = True  # Mark all first, so that no worker continues with one.
+            slot.dead = True  # Mark all slots first, so that no worker starts another step.
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -166,7 +166,7 @@ class Dispatcher:
         self._deadlines.clear()
 
     def close(self) -> None:
-        """Close the slots, including hung ones."""
+        """Close all slots, including hung slots."""
         self.give_up_all()
         for slot in self._idle:
             slot.close()
@@ -237,7 +237,7 @@ class Dispatcher:
     def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
         recording, done, reply = run.recording, run.replayed, run.reply
         if recording is None or done is None or reply is None:
-            raise RuntimeError(f"episode {run.seed} is not being replayed")
+            raise RuntimeError(f"the episode with seed {run.seed} is not being replayed")
         if done < len(recording.steps):
             run.replayed = done + 1
             self._step(slot, recording.steps[done].reply)
@@ -271,7 +271,7 @@ class Dispatcher:
         # together.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
-                f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"
+                f"{self._broken} consecutive episodes failed; the last cause: {failure.cause}"
             )
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""

@@ -1,4 +1,4 @@
-"""Worker processes and the engine that plays in them."""
+"""Worker processes and the engine that steps envs in them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from agentgym.training.rollout.engines.servers import (
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 
-# Held while polling a child, because one of two concurrent callers would miss the exit code.
+# Lock for polling child processes, because one of two concurrent callers would miss the exit code.
 _CHILDREN = threading.Lock()
-# Exit code of a worker whose script starts workers while it is imported.
+# Exit code of a worker whose script starts workers at import time.
 UNGUARDED = 97
-# The kernel's signal when memory runs out; Windows has no name for it.
+# Signal that the kernel sends when memory runs out; Windows does not define it.
 _SIGKILL = 9
 
 
 class Processes(WorkerEngine):
     """Worker processes, for compute-bound worlds and for tools that crash, leak or hang.
 
-    `forkserver`, the default method, never forks a process with threads. With fewer `workers` than
-    slots, slots share processes, each of which runs one step at a time.
+    The default start method, `forkserver`, never forks a multithreaded process. With fewer
+    `workers` than slots, several slots share a process, which runs one step at a time.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # the process closes its envs and exits at the end of its input
+        self._connection.close()  # at the end of input, the process closes its envs and exits
         if not self._join():
             self.kill()
             self._join()
@@ -94,7 +94,7 @@ class _Process(FarEnd):
 
 def exit_while_importing() -> None:
     """Exit quietly if this worker is still importing the user's script."""
-    # The script starts workers at its top level; in a worker, this would fail.
+    # The script starts workers at its top level, so each worker would start workers.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 
@@ -112,7 +112,7 @@ def describe_exit(code: int | None) -> str:
     return text
 
 
-# Errors of a connection whose parent has closed its end, as happens after an interrupt.
+# Errors of a connection that the parent has closed, for example after an interrupt.
 GONE = (EOFError, ConnectionError)
 
 
@@ -129,8 +129,8 @@ def _serve(connection: Connection, make_env: bytes) -> None:
 
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that ignore interrupts."""
-    # A process that is still importing would print a traceback.
+    """Block interrupts while child processes start."""
+    # An interrupted process that is still importing would print a traceback.
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -152,7 +152,7 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Ignore interrupts, and exit with the parent."""
+    """Ignore interrupts, and exit when the parent exits."""
     # If the parent is killed, a worker would otherwise wait forever.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Collection on a Ray cluster, in actors that play many slots each."""
+"""Collection on a Ray cluster, in actors that each run many slots."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Ray actors on one machine or many. Joins the cluster at `RAY_ADDRESS`, or starts one.
+    """Engine that steps envs in Ray actors. Joins the cluster at `RAY_ADDRESS` or starts a cluster.
 
     The policy stays in the calling process. A dead actor costs only the episode that it was
     stepping.
 
     Args:
         workers: The maximum number of actors; each runs one step at a time.
-        **resources: Resources per actor as in `ray.remote`; by default no CPU, with actors spread
-            over the machines.
+        **resources: Resources per actor, as in `ray.remote`. By default, actors reserve no CPU and
+            are spread over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

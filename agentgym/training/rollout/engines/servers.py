@@ -1,4 +1,4 @@
-"""The remote side of workers, and the encoding of its answers."""
+"""Remote side of workers, and the encoding of answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from agentgym.training.rollout.engines.deltas import Border, ChatDelta
 from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
 
-# The slot's key, the method and its argument.
+# The slot's key, the method's name and the argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
-# Whether a request succeeded, with the result or the failure.
+# Whether a request succeeded, and the result or failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
@@ -36,12 +36,12 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
-# msgspec's errors for integers over 64 bits, lone surrogates and arrays.
+# Errors that msgspec raises for integers over 64 bits, lone surrogates and arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 
 class EnvServer:
-    """Remote side of a slot, which sends only the new messages of chats."""
+    """Remote side of a slot, which sends only new messages."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env, self._border = env, Border()
@@ -52,7 +52,7 @@ class EnvServer:
         return self._border.send(self.env.reset(seed=seed)[0])
 
     def step(self, sent: tuple[str, str]) -> SentStep:
-        """Play a reply, sent as `text` and `ended`."""
+        """Play a reply, given by its `text` and `ended`."""
         outcome = play_reply(self.env, Reply(sent[0], ended=sent[1]))
         return (
             self._border.send(outcome.chat),
@@ -72,7 +72,7 @@ class WorkerServer:
         self._load: MakeEnv | None = None
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return success, and the answer or failure."""
+        """Run a slot's request; return whether it succeeded, and the result or failure."""
         key, method, argument = request
         try:
             if method == "close":
@@ -116,7 +116,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Decode an answer; wrong types become an error."""
+    """Decode an answer; a value of the wrong type becomes a failure."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]

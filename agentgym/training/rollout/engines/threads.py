@@ -32,20 +32,19 @@ from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
-# Maximum number of tools that wait at once; a thread takes about 50 kB.
+# Maximum number of tools that wait concurrently; each thread takes about 50 kB.
 THREADS = 512
-# Number of threads that start without a probe of the interpreter.
+# Number of threads that the pool starts without probing the interpreter.
 FEW_THREADS = 4
-# Seconds per probe of the interpreter: negligible beside a tool that is slow enough to need a
-# thread.
+# Seconds per probe of the interpreter, negligible for tools slow enough to need a thread.
 PROBE = 0.003
 
 
 class ThreadPool:
-    """Pool that starts a few threads on demand, and more while slots queue and all threads sleep.
+    """Pool that starts a few threads on demand, and more if slots queue while threads are blocked.
 
-    In a busy interpreter, more threads would only compete for it. A hung daemon thread does not
-    block interpreter exit.
+    If the interpreter is busy, more threads would only compete for it. The threads are daemons, so
+    a hung thread does not block interpreter exit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -71,7 +70,7 @@ class ThreadPool:
                 self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
     def abandon(self, slot: ThreadSlot) -> bool:
-        """Replace the thread that works for this slot; return False if there is none."""
+        """Replace the thread that runs this slot; return False if there is no such thread."""
         with self._lock:
             thread = self._working.pop(slot, None)
             if thread is not None:
@@ -80,7 +79,7 @@ class ThreadPool:
         return thread is not None
 
     def close(self) -> None:
-        """Finish queued work for at most `GRACE` seconds."""
+        """Finish queued work within at most `GRACE` seconds."""
         with self._lock:
             self._closed = True
             self._short.set()
@@ -103,7 +102,7 @@ class ThreadPool:
                 more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if not self._waiting.empty():  # a slot was submitted before the clear
+                    if not self._waiting.empty():  # a slot was submitted before `clear`
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, len(self._threads))):
@@ -115,21 +114,20 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Do a slot's work; return False if the slot was abandoned in the meantime."""
-        # A lock would make threads wait in turn and switch several times per step.
-        if slot.dead:  # not registered, so `abandon` does not replace this thread
+        # With a lock, threads would wait for each other and switch several times per step.
+        if slot.dead:  # unregistered, so that `abandon` does not replace this thread
             slot.deliver(None)
             return True
         self._working[slot] = threading.current_thread()
         answer = slot.work()
-        # Deregister before delivering: the slot may be submitted again right after.
+        # Deregister before delivering, because the slot may then be submitted again at once.
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned
 
 
 class ThreadSlot(Slot):
-    """Slot that plays in any free thread of a pool."""
+    """Slot that runs in any free thread of a pool."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool) -> None:
         super().__init__(number)
@@ -154,7 +152,7 @@ class ThreadSlot(Slot):
             self._pool.submit(self)
 
     def work(self) -> Answer:
-        """Do the requested work and return the answer."""
+        """Run the requested reset or step and return the answer."""
         self.began = time.monotonic() + (OPENING if self._env is None else 0.0)
         answer = self._answer()
         self.began = NEVER
@@ -166,7 +164,7 @@ class ThreadSlot(Slot):
             self._answers.put((self, answer))
         elif self._env is not None:
             env, self._env = self._env, None
-            with suppress(Exception):  # nobody handles errors of an abandoned env
+            with suppress(Exception):  # errors of an abandoned env are ignored
                 env.close()
 
     def _answer(self) -> Answer:
@@ -182,7 +180,7 @@ class ThreadSlot(Slot):
 
 
 class Threads(Engine):
-    """Engine that steps envs in threads, for tools that wait; hung threads are abandoned."""
+    """Engine that steps envs in threads, for tools that wait for I/O. Abandons hung threads."""
 
     def __init__(self, threads: int = THREADS) -> None:
         check_int("threads", threads, 1, 100_000)
@@ -206,8 +204,8 @@ class Asyncio(Threads):
         self._woken = False
 
     def post(self, slot: _AwaitingSlot) -> None:
-        """Start or cancel a slot's reply."""
-        # The loop wakes once for all slots posted meanwhile.
+        """Start or cancel the task that awaits a slot's reply."""
+        # One wake-up of the event loop handles all slots posted so far.
         self._posted.append(slot)
         if not self._woken:
             self._woken = True
@@ -221,8 +219,8 @@ class Asyncio(Threads):
     def check(self, policy: UserPolicy) -> None:
         if not policy.awaitable:
             raise ValueError(
-                "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "
-                f"and {policy.name} has none; use the threads engine"
+                "the asyncio engine requires an async policy or a policy with `async def "
+                f"areply(chat)`, and {policy.name} is neither; use the threads engine"
             )
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:

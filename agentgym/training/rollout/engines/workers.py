@@ -1,7 +1,7 @@
-"""The local side of workers that play many slots each, in other processes or Ray actors.
+"""Local side of workers, which each run many slots in another process or Ray actor.
 
-If a worker dies, or is ended because one episode failed, the dispatcher replays its other episodes
-in a new worker.
+If a worker dies, or is ended because one episode failed, the dispatcher replays the worker's other
+episodes in a new worker.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers; at about 18 MB each, they add about 30 kB per slot at 10,000 slots.
+# Default number of workers. At 18 MB each, workers add about 30 kB per slot with 10,000 slots.
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
-# Limits the number of episodes to restore after a worker's death.
+# Maximum requests per batch, which limits the episodes to restore after a worker's death.
 _BATCH = 256
 
 _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor is gone; `fatal` if every other worker would die too."""
+    """A worker's process or actor has ended; `fatal` means that all others would end too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -73,11 +73,11 @@ class FarEnd(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the worker once its envs are closed."""
+        """Close the worker's envs, then end the worker."""
 
 
 class WorkerEngine(Engine):
-    """Engine whose workers hold many slots each. Subclasses implement `start`."""
+    """Engine whose workers each run many slots. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -103,7 +103,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """Slot in a worker; `home` is the worker that owns its env."""
+    """Slot in a worker; `home` is the worker that owns the slot's env."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
@@ -130,7 +130,7 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether a worker other than this one last played the slot's episode."""
+        """Report whether the slot's running episode was last played in another worker."""
         return self._asked[0] == "step" and self.home is not far
 
     @property
@@ -151,7 +151,7 @@ class WorkerSlot(Slot):
 
 
 class Worker:
-    """Thread that sends a worker requests and restarts it if it dies."""
+    """Thread that sends requests to a worker and restarts the worker if it dies."""
 
     def __init__(self, engine: WorkerEngine, make_env: bytes, answers: Answers) -> None:
         self._engine, self._make_env, self._answers = engine, make_env, answers
@@ -169,7 +169,7 @@ class Worker:
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a dead slot, and the worker if it is running the slot's step."""
+        """Close a dead slot; if the worker is running the slot's step, kill the worker."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
@@ -177,11 +177,11 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End when all requests are done."""
+        """End the thread after all pending requests."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait until a deadline for the worker to end, then kill it."""
+        """Wait for the worker to end; after a deadline, kill the worker."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()
@@ -261,7 +261,7 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
-        # Only the episode that the worker was stepping failed; its other episodes must be restored.
+        # Only the episode being stepped failed; the worker's other episodes must be restored.
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

@@ -1,1 +1,1 @@
-"""Local models as policies: chat templates, sampling with token ids, vLLM."""
+"""Local models as policies, with chat templates, token sampling and vLLM."""

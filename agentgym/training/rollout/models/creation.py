@@ -68,7 +68,7 @@ def make_model(
 
     A small model learns the positions in a list much sooner with GPT-2's absolute position
     embeddings than with rotary ones. The standard deviation of the weights is `width**-0.5`.
-    `width` must be a multiple of `heads`; `context` limits prompt plus reply in tokens.
+    `width` must be a multiple of `heads`; `context` is the maximum number of tokens.
     """
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -91,11 +91,11 @@ def make_model(
 
 
 def mimic(model: GPT2LMHeadModel) -> None:
-    """Initialise keys equal to queries (Trockman and Kolter 2023, Mimetic Initialization of
-    Self-Attention Layers).
+    """Initialise key weights equal to query weights (Trockman and Kolter 2023, Mimetic
+    Initialization of Self-Attention Layers).
 
-    Tokens then first attend to equal tokens, so a small model learns to copy in hundreds of steps
-    instead of thousands.
+    Initially, tokens then attend to equal tokens, so a small model learns to copy in hundreds
+    instead of thousands of steps.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h

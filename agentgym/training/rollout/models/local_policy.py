@@ -19,7 +19,7 @@ from agentgym.training.rollout.models.sampling import Sample, Sampler, SamplingO
 
 
 class TokenPolicy:
-    """Policy over any token sampler. Chats with images raise `ImageError`.
+    """Policy that uses any token sampler. Chats with images raise `ImageError`.
 
     Args:
         renderer: Converts chats to ids with the tokenizer of the sampler's model.
@@ -47,7 +47,7 @@ class TokenPolicy:
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Reseed the sampling, in addition to the policy's seed."""
+        """Reseed the sampler with a mix of the policy's seed and `number`."""
         (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.sampler.seed(int(mixed))
 
@@ -58,11 +58,11 @@ class TokenPolicy:
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)
         samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
         if len(samples) != len(fitting):
-            raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
+            raise PolicyError(f"sampler returned {len(samples)} samples for {len(fitting)} prompts")
         outcomes: list[Reply | PolicyError] = [
             PolicyError(
-                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; use "
-                "a window or a longer context"
+                f"a prompt has {len(prompt)} tokens but the model's context is "
+                f"{self.sampler.context}; use a window or a longer context"
             )
             for prompt in prompts
         ]
@@ -92,8 +92,8 @@ class TokenPolicy:
 
 
 class LocalPolicy(TokenPolicy):
-    """Policy that runs a transformers causal language model in this process, with at most
-    `batch_size` prompts per forward pass. For `template` and `native_tools`, see `ModelOptions`.
+    """Policy that runs a transformers causal language model, with at most `batch_size` prompts per
+    forward pass. For `template` and `native_tools`, see `ModelOptions`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LocalPolicy(TokenPolicy):
 
 
 def count_ids(model: PreTrainedModel) -> int:
-    """Return the number of ids that a model knows; its tokenizer may define fewer."""
+    """Return a model's vocabulary size, which may exceed the tokenizer's."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 

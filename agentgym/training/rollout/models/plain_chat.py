@@ -12,7 +12,7 @@ from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:
-    """Convert messages to plain text, joining adjacent messages of one role."""
+    """Convert messages to plain text and join adjacent messages with the same role."""
     out: list[Message] = []
     for message in messages:
         text = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))
@@ -31,7 +31,7 @@ def join_messages(first: Message, second: Message) -> Message:
 
 
 def to_encodable(data: Any) -> Any:
-    """Replace lone surrogates in JSON-able data, which requests cannot encode."""
+    """Replace lone surrogates, which requests cannot encode, in JSON-able data."""
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Shared prefixes of token rows, computed once, forward and backward.
+"""Forward and backward passes that compute shared prefixes of token rows only once.
 
-The distinct tokens of a batch form a tree, which a model processes as one sequence: an attention
-mask admits each token's ancestors, and positions count from the row's start. Outputs and gradients
+The distinct tokens of a batch form a tree, which a model processes as one sequence. Each token
+attends only to its ancestors, and positions count from the start of the row. Outputs and gradients
 are the same as for whole rows.
 """
 
@@ -21,16 +21,16 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield groups of at most `most` row indices whose shared prefixes save work.
+    """Yield groups of at most `most` indices of rows whose shared prefixes save work.
 
-    A group's rows are in lexicographic order; its tree never takes more memory than its rows.
+    A group's rows are in lexicographic order, and its tree never takes more memory than the rows.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0
     for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
         row = np.asarray(rows[number])
         new = len(row) - common_length(before, row)
-        # The tree's pairs grow from tokens² to (tokens + new)².
+        # With this row, the tree's attention pairs grow from tokens² to (tokens + new)².
         if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
             if group:
                 yield group
@@ -49,7 +49,8 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
-    """Return model inputs for the distinct tokens of rows, and each row token's index in them.
+    """Return model inputs for the distinct tokens of rows, and each row token's index in the
+    inputs.
 
     `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
     batch size 1; the indices have the shape of `ids` and are undefined for padding.
@@ -59,9 +60,9 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     same = (ids[1:] == ids[:-1]) & tokens[1:] & tokens[:-1]
     new[1:] &= ~same.cumprod(1).bool()
     numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
-    # A shared token takes its index from the nearest row above in which the token is new.
+    # A shared token takes its index from the nearest earlier row in which the token is new.
     places = torch.where(new, numbers, 0).cummax(0).values
-    # In this order a token's descendants follow it without a gap, up to the last row's end.
+    # In this order, a token's descendants are contiguous and directly follow the token.
     ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
     order = torch.arange(int(new.sum()), device=ids.device)
     last = order.scatter_reduce(0, places[tokens], ends[tokens], "amax")
@@ -86,8 +87,8 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Return a model's logits at some indices of the flattened batch, and its output."""
-    # Compute no other logits, because each index takes a row as long as the vocabulary.
+    """Return a model's logits at given indices of the flattened batch, and the model's output."""
+    # Compute only these logits, because each logits row is as long as the vocabulary.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
         lambda module, states: (states[0].flatten(0, 1)[places][None],)
@@ -123,7 +124,7 @@ _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Return why a model cannot share prefixes, according to a trial; empty if it can."""
+    """Run a trial and return why a model cannot share prefixes; empty if it can."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]

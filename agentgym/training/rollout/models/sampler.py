@@ -1,4 +1,4 @@
-"""Sampler over a transformers model, with a key-value cache that persists between turns."""
+"""Sampler that runs a transformers model, with a key-value cache that persists between turns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from agentgym.training.rollout.models.prefixes import sampling_mode, sharing_fau
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 from agentgym.training.rollout.models.token_tree import SharedRows, TokenTree, WholeRows
 
-# Prompts per forward pass: larger batches barely raise CPU throughput but need memory for key-value
-# states.
+# Prompts per forward pass; on a CPU, larger batches barely raise throughput but take more memory.
 BATCH = 32
 
 
 class TransformersSampler:
-    """Sampler over a causal language model of transformers in this process.
+    """Sampler that runs a transformers causal language model in this process.
 
     Prefixes that prompts share with each other or with earlier prompts are computed once, unless
     the model cannot share them (`sharing_fault`). Sampling restores the model's mode and does not
@@ -29,12 +28,12 @@ class TransformersSampler:
 
     Args:
         batch_size: Maximum number of prompts per forward pass.
-        cache_bytes: Memory for states of earlier prompts; 0 disables the cache; None uses a quarter
-            of the device's free memory, on a CPU at least 1 GiB.
+        cache_bytes: Memory for key-value states of earlier prompts; 0 disables the cache. None uses
+            a quarter of the device's free memory, and at least 1 GiB on a CPU.
 
     Attributes:
         prefilled: Prompt tokens processed so far.
-        context: Maximum tokens of prompt plus reply.
+        context: Maximum length of prompt plus reply, in tokens.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class TransformersSampler:
         self._version = 0
 
     def seed(self, seed: int) -> None:
-        """Seed the sampling."""
+        """Set the seed of the sampler."""
         self._generator.manual_seed(seed)
 
     def update(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
@@ -66,7 +65,7 @@ class TransformersSampler:
 
     @property
     def version(self) -> int:
-        """Version of the weights, which increases when they change."""
+        """Version number of the weights, which increases with each change."""
         weights = _fingerprint(self.model)
         if weights != self._weights:
             self._weights = weights
@@ -123,7 +122,7 @@ class TransformersSampler:
             token = logits.argmax(-1)
         else:
             logprobs = (logits / temperature).log_softmax(-1)
-            # Ended rows keep drawing, so no row's samples depend on other rows' lengths.
+            # Draw tokens for finished rows too: samples must not depend on other rows' lengths.
             shares = logits.new_ones(total, logits.shape[1])
             shares[rows] = logprobs.exp()
             token = torch.multinomial(shares, 1, generator=self._generator)[rows, 0]
@@ -131,7 +130,7 @@ class TransformersSampler:
 
 
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
-    # PyTorch counts the writes to each tensor.
+    # PyTorch increments `_version` at each write to a tensor.
     parameters = list(model.parameters())
     return (
         sum(p._version for p in parameters if not p.is_inference()),
@@ -148,7 +147,6 @@ def _cache_bytes(model: PreTrainedModel) -> int:
 
 
 def _free_memory() -> int:
-    """Return the free memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS

@@ -14,7 +14,7 @@ from pydantic import Field
 from agentgym.play.policy import PolicyError
 from agentgym.world.config import Config, TokenCount
 
-# Nats by which bfloat16 rounding may raise a log-probability above 0.
+# Maximum log-probability in nats: bfloat16 rounding can produce values slightly above 0.
 _ROUNDING = 0.01
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -25,8 +25,8 @@ class ModelOptions(Config):
 
     Attributes:
         device: PyTorch device; `auto` selects a GPU if available.
-        dtype: Data type of the weights; `auto` uses the checkpoint's type on a GPU and `float32` on
-            a CPU, since most CPUs compute slowly in bfloat16.
+        dtype: Data type of the weights; `auto` uses the checkpoint's type on a GPU, and `float32`
+            on a CPU because bfloat16 is slow on most CPUs.
         temperature: Sampling temperature; 0 or None for greedy decoding.
         max_new_tokens: Maximum reply length in tokens; None uses the model folder's limit, or 512.
         batch_size: Maximum number of concurrent episodes, which form one batch.
@@ -72,7 +72,7 @@ class Sampler(Protocol):
 
     @property
     def version(self) -> int:
-        """Version of the weights, which increases when they change."""
+        """Version number of the weights, which increases with each change."""
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
@@ -80,10 +80,10 @@ class Sampler(Protocol):
         """Return a sample, or an error, for each prompt in order."""
 
     def seed(self, seed: int) -> None:
-        """Seed the sampling."""
+        """Set the seed of the sampler."""
 
     def update(self, model: Any, tokenizer: Any) -> None:
-        """Use the weights of a transformers model from now on."""
+        """Switch to the weights of a transformers model."""
 
 
 class RequestSeeds:
@@ -101,8 +101,8 @@ class RequestSeeds:
 def find_fault(
     sample: Sample, options: SamplingOptions, vocabulary: int | None = None
 ) -> str | None:
-    """Return why a sample cannot be trained on, or None."""
-    # Samples are checked before they are played, so malformed ones never reach training.
+    """Return the reason why a sample cannot be used for training, or None."""
+    # Samples are checked before they are played, so that malformed samples never reach training.
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
         return "it has no tokens"

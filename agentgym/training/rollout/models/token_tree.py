@@ -25,8 +25,8 @@ _SHORTEST = 16
 class TokenTree:
     """Stores the states of each distinct prefix once, up to a limit in bytes.
 
-    A node is a token after a certain prefix. States are tensors of shape (nodes, heads, width) per
-    layer and side (key or value).
+    A node represents a token after a specific prefix. States are tensors of shape (nodes, heads,
+    width) per layer and side (key or value).
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +45,7 @@ class TokenTree:
         return len(self._nodes)
 
     def path(self, ids: Sequence[int]) -> list[int]:
-        """Return a sequence's nodes, adding new ones."""
+        """Return a sequence's nodes, adding missing nodes."""
         self._time += 1
         node, nodes = -1, []
         for depth, token in enumerate(ids):
@@ -55,7 +55,7 @@ class TokenTree:
         return nodes
 
     def count_missing(self, ids: Sequence[int]) -> int:
-        """Return the number of a sequence's nodes without states."""
+        """Count a sequence's nodes that have no states."""
         return len(set(self.path(ids)) - self.computed)
 
     def child(self, node: int, token: int) -> int:
@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # A node is used whenever its descendants are used, and is nearer to the root.
+        # A parent sorts before its children: its last use is as recent, and its depth is smaller.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -104,7 +104,7 @@ class _PassCache(DynamicCache):
 
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).
-        numbers: The nodes of these tokens.
+        numbers: The node of each token that is not padding.
         read: Nodes that the batch attends to, of shape (batch, nodes).
     """
 
@@ -133,10 +133,10 @@ class _PassCache(DynamicCache):
 
 @dataclass
 class _Query:
-    """Nodes to compute for one group of rows.
+    """Nodes that a forward pass computes for one group of rows.
 
     Attributes:
-        depths: The new nodes' positions.
+        depths: The position of each new node.
         mask: The nodes to which each new node attends, of shape (new, nodes).
         ends: The index in `new` of each row's last node.
     """
@@ -170,7 +170,7 @@ class _Group:
             self.member[row, places] = True
 
     def begin(self) -> _Query:
-        """Return a query for the prompts' last nodes and all nodes without states."""
+        """Return a query for all nodes without states and for each prompt's last node."""
         ends = set(self.ends.tolist())
         missing = [
             number in ends or number not in self.tree.computed for number in self.nodes.tolist()
@@ -199,7 +199,7 @@ class _Group:
         ids = np.array([tokens[row] for row in self.rows])
         pairs = zip(self.ends.tolist(), ids.tolist(), strict=True)
         self.ends = np.array([self.tree.child(end, token) for end, token in pairs])
-        # Rows with equal tokens so far share the next node too.
+        # Rows whose tokens are equal so far also share the next node.
         new, first, number = np.unique(self.ends, return_index=True, return_inverse=True)
         before = len(self.nodes)
         self.nodes = np.concatenate([self.nodes, new])
@@ -211,12 +211,12 @@ class _Group:
 
 
 class SharedRows:
-    """Rows of a sampling batch that compute each distinct token once."""
+    """Rows of a sampling batch, with each distinct token computed once."""
 
     def __init__(self, model: Any, tree: TokenTree, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.tree, self.prefilled = model, tree, 0
         groups = list(shared_groups(prompts, len(prompts)))
-        # Groups are processed separately, but may have prefixes in common.
+        # Groups are processed separately, but may share prefixes.
         pairs = [(prompts[one[-1]], prompts[other[0]]) for one, other in pairwise(groups)]
         heads = {one[: common_length(np.asarray(one), np.asarray(two))] for one, two in pairs}
         if worth := sorted(head for head in heads if tree.count_missing(head) >= _SHORTEST):
@@ -232,7 +232,7 @@ class SharedRows:
         return self._run(queries)
 
     def step(self, tokens: dict[int, int]) -> torch.Tensor:
-        """Process the next token of some rows; return the logits after each."""
+        """Process the next token of some rows; return the logits after each token."""
         self._groups = [group for group in self._groups if not tokens.keys().isdisjoint(group.rows)]
         return self._run([group.step(tokens) for group in self._groups])
 
@@ -309,7 +309,7 @@ class WholeRows:
         return self._run(self._ids, (self._mask.cumsum(1) - 1).clamp(min=0))
 
     def step(self, tokens: dict[int, int]) -> torch.Tensor:
-        """Process the next token of some rows; return the logits after each."""
+        """Process the next token of some rows; return the logits after each token."""
         going = [k for k, row in enumerate(self._rows) if row in tokens]
         if len(going) < len(self._rows):
             self._past.batch_select_indices(torch.tensor(going, device=self._mask.device))

@@ -1,4 +1,4 @@
-"""Sampler over vLLM in this process."""
+"""Sampler that uses vLLM."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class VLLMSampler:
     Args:
         model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
         folder: Folder for updated weights, created if missing.
-        sleeps: Release GPU memory during weight updates.
+        sleeps: Whether to release GPU memory during weight updates.
         **options: Options of `vllm.LLM`, such as `enable_lora=True` with `max_lora_rank` for
             adapters.
     """
@@ -57,7 +57,7 @@ class VLLMSampler:
         self.version, self._seeds = 0, RequestSeeds(seed)
 
     def seed(self, seed: int) -> None:
-        """Seed the sampling."""
+        """Set the seed of the sampler."""
         self._seeds = RequestSeeds(seed)
 
     def sample(
@@ -65,7 +65,7 @@ class VLLMSampler:
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample, or an error, for each prompt in order."""
         outcomes: list[Sample | PolicyError] = [
-            PolicyError(f"a prompt has {len(prompt)} tokens and vLLM takes {self.context}")
+            PolicyError(f"a prompt has {len(prompt)} tokens but vLLM's context is {self.context}")
             for prompt in prompts
         ]
         seeds = self._seeds.draw(len(prompts))
@@ -123,7 +123,7 @@ def _check_output_weights(model: Any) -> None:
     if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
         raise ValueError(
             "on a CPU, vLLM does not reload output weights that are tied to the embeddings; train "
-            "adapters, or sample with the model itself"
+            "adapters, or sample with transformers"
         )
 
 
