@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections import defaultdict
@@ -20,6 +21,7 @@ from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
 from agentgym.world.config import Share
 from agentgym.world.digests import digest
+from agentgym.world.splits import MIN_INSTANCES
 from agentgym.world.world import World
 
 Cell = tuple[int, int]
@@ -64,6 +66,12 @@ class GridConfig(LuminaConfig):
         if self.distance is not None:
             check_int("distance", self.distance, 0, 2 * (self.size - 1))
 
+    @property
+    def holes(self) -> int:
+        """The number of holes; at least the start is free."""
+        cells = self.size**2
+        return min(round(self.hole_density * cells), cells - 1)
+
 
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
@@ -84,9 +92,8 @@ class GridWorld(World[GridConfig]):
         config, rng = self.config, self.rng
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
-        count = min(round(config.hole_density * cells), cells - 1)
         # Draw from one cell fewer, and skip the start by increasing later indices by one.
-        sample = rng.choice(cells - 1, size=count, replace=False)
+        sample = rng.choice(cells - 1, size=config.holes, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
             divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
@@ -98,13 +105,20 @@ class GridWorld(World[GridConfig]):
     def instance_key(self) -> str:
         return digest([self.size, self.position, self.goal, set(self.holes)])
 
+    @classmethod
+    def instance_count(cls, config: GridConfig) -> int | None:
+        # The holes of a board alone have at least this many arrangements, unless all cells are
+        # alike. Small boards need the probes, which take minutes for a board of a million cells.
+        places = config.size**2 - 1
+        return places if 0 < config.holes < places and places > MIN_INSTANCES else None
+
     def _start(
         self, size: int, start: Cell, goal: Cell, holes: Collection[Cell], penalty: int
     ) -> None:
         self.size, self.position, self.goal = size, start, goal
         self.holes = dict.fromkeys(holes)
         self.penalty = penalty
-        self._costs = costs_to(goal, size, self.holes, penalty)
+        self._costs = costs_to(goal, size, tuple(self.holes), penalty)
 
     def _cost(self, cell: Cell) -> int:
         return self._costs[cell[0] * self.size + cell[1]]
@@ -287,7 +301,9 @@ class GridWorld(World[GridConfig]):
         return next(steps, None)
 
 
-def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
+# Episodes with the same instance, and policies that read its task again, share the costs.
+@functools.lru_cache(maxsize=4)
+def costs_to(goal: Cell, size: int, holes: tuple[Cell, ...], penalty: int) -> array[int]:
     """Return the cost of a cheapest path from each cell to the goal, in row-major order.
 
     Run Dijkstra's algorithm backwards from the goal in O(size**2), with one bucket per cost.

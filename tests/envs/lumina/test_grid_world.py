@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from agentgym import ToolCall, render
-from agentgym.envs.lumina.grid_world import GridWorld
+from agentgym.envs.lumina.grid_world import GridConfig, GridWorld
+from agentgym.world.splits import draw
 from tests.helpers import play, say, start
 
 Cell = tuple[int, int]
@@ -213,3 +214,14 @@ def test_a_board_of_one_cell_is_solved_by_done() -> None:
     env = start("GridWorld", size=1, hole_density=1.0)
     assert not env.world.holes
     assert play(env, DONE).reward == 1.0
+
+
+@pytest.mark.parametrize("holes", [0, 1, 119, 120])
+def test_the_number_of_instances_is_a_lower_bound(holes: int) -> None:
+    config = GridConfig(size=11, hole_density=holes / 121)
+    assert config.holes == holes
+    keys = {draw(GridWorld, config, seed).instance_key() for seed in range(400)}
+    assert len(keys) > 300
+    # One hole or one free cell besides the start has 120 places; the ends add more instances.
+    assert GridWorld.instance_count(config) == (120 if holes in (1, 119) else None)
+    assert GridWorld.instance_count(GridConfig(size=10, hole_density=0.1)) is None
