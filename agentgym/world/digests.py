@@ -67,7 +67,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
     return f'{{"object": {json.dumps(type(value).__qualname__)}, "with": {attributes}}}'
 
 
-def _leaf(value: float | str | None) -> str:
+def _leaf(value: object) -> str:
     """Return `json.dumps(value)`, without its overhead for the commonest types."""
     if type(value) is str:
         return encode_basestring_ascii(value)

@@ -116,18 +116,6 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
 # Names of row counts by action, in the order of the results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
-_SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"
-# Alternatives to unsupported statements, by first keyword.
-_INSTEAD = {
-    "EXPLAIN": "run the query itself",
-    "EXPORT": "read the rows with a query",
-    "GRANT": "there is one user, who may do everything",
-    "LOADDATA": "use INSERT",
-    "REVOKE": "there is one user, who may do everything",
-    "SET": "write the value itself",
-    "UNDROP": "what was dropped is gone",
-}
-
 _ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {
     exp.Insert: _change_rows,
     exp.Update: _change_rows,
