@@ -30,7 +30,7 @@ from agentgym.training.rollout.storage import write_text
 
 # Only the end of a traceback is shown, because it contains the error.
 _SHOWN_CHARS = 1_500
-# reply characters to show: enough to recognise the cause
+# maximum number of reply characters to show, enough to recognise the cause
 _SHOWN_REPLY = 300
 
 

@@ -1,4 +1,4 @@
-"""The command `doctor`: finds damage in a run's files and moves it aside, to be replayed."""
+"""The command `doctor`: find damaged parts of a run's files and move them aside."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FileFault:
 
     Attributes:
         cost: The data lost by moving the damaged part aside.
-        line: The damaged line, from 1; None for the whole file.
+        line: The number of the damaged line, from 1; None if the whole file is damaged.
     """
 
     path: Path
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# Readers by file name, with the data lost by moving a damaged file aside.
+# For each file: a function that reads it, and the cost of moving it aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

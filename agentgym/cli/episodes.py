@@ -69,7 +69,7 @@ def list_worlds(
         bool, typer.Option("--all", help="Include presets and teams, without shortening lines.")
     ] = False,
 ) -> None:
-    """List the worlds; with words or --all, also presets and teams."""
+    """List the worlds; search words or --all include presets and teams."""
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())
@@ -143,7 +143,7 @@ def rollout(
     with exit_on_user_error():
         if len(policy) > 1 and not all(map(read_seats, policy)):
             raise ValueError(
-                f"rollout plays one policy, or one per seat such as player_0=oracle, got "
+                f"rollout takes one policy, or one per seat, such as player_0=oracle, got "
                 f"{', '.join(policy)}; compare policies with `agentgym ablate`"
             )
         config = PolicyConfig(

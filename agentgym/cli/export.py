@@ -65,7 +65,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a program's files and the helper module that runs each main once."""
+    """Return a task's program files, plus a helper module that runs each `main` only once."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):
@@ -81,10 +81,10 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write files to a new or empty folder; raise ValueError for another folder."""
+    """Write files to a new or empty folder; raise ValueError if it has files."""
     folder.mkdir(parents=True, exist_ok=True)
     if next(folder.iterdir(), None):
-        raise ValueError(f"the folder {str(folder)!r} is not empty; choose another one")
+        raise ValueError(f"the folder {str(folder)!r} is not empty; choose an empty folder")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
 

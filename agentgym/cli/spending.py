@@ -44,7 +44,7 @@ def parse_price(text: str) -> Price:
     try:
         prompt, reply = map(float, text.split(","))
     except ValueError:
-        raise ValueError(f"--price takes PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
+        raise ValueError(f"--price must be PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
     return Price(prompt, reply)
 
 

@@ -15,7 +15,7 @@ _KEPT = "\n\t"
 # Escape sequences start with a control (Cc), bidi overrides are formats (Cf), and no terminal can
 # encode a lone surrogate (Cs).
 _HIDDEN = ("Cc", "Cf", "Cs")
-# These characters join the parts of an emoji; they reorder and hide nothing.
+# These characters join the parts of an emoji and cannot hide or reorder text.
 _JOINERS = "\u200c\u200d"
 
 

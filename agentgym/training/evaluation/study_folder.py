@@ -1,4 +1,4 @@
-"""Folders of episodes that grow run by run, their settings and their results."""
+"""Study folders, which contain the settings, episodes and results of one or more runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# An existing uncompressed log stays in use.
+# An existing uncompressed log is extended without compression.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -67,7 +67,7 @@ class _Settings(TypedDict):
 
 @functools.cache
 def _shape() -> TypeAdapter[_Settings]:
-    """Return the types that readers of a folder rely on."""
+    """Return the schema by which settings are validated."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
 
     return TypeAdapter(_Settings)
@@ -86,7 +86,7 @@ class Study:
         data = check_settings(data, {"runs": [], "policies": {}})
         check_shape(_shape(), data)
         if not data["runs"]:
-            raise ValueError("it describes no run")
+            raise ValueError("it contains no runs")
         defaults = _default_settings()
         return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
@@ -102,7 +102,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study; without runs, all do."""
+        """Report whether a trajectory belongs to the study; a study without runs accepts all."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -126,14 +126,14 @@ class Study:
             shared = {name: facts[name] for name in SOURCES if name in facts}
             if found := difference(shared, sources):
                 raise ValueError(
-                    f"{out} was played by other code: {found}; go on with the code that played it, "
+                    f"{out} was played by other code: {found}; continue with the original code, "
                     "or choose another folder"
                 )
         kept = self.policies.get(column) or dict(played_by)
         if found := difference(kept, played_by):
             raise ValueError(
-                f"{out} contains episodes of {column!r} from another player: {found}; give this "
-                f"one another name (NAME={ablation.policy.name}), or choose another folder"
+                f"{out} contains episodes of {column!r} by a different policy: {found}; give the "
+                f"new policy a name (NAME={ablation.policy.name}), or choose another folder"
             )
         runs = self.runs
         if not any(_covers(run, new) for run in runs):
@@ -167,7 +167,7 @@ def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
 
 
 def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the settings that two runs must share but do not."""
+    """Describe the settings that must agree but differ between two runs."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
@@ -185,7 +185,7 @@ def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
 
 
 def log_of(out: Path) -> TrajectoryLog:
-    """Return a study's log; an existing uncompressed one is kept."""
+    """Return a study's log, which is compressed unless an uncompressed log exists."""
     plain = out / _PLAIN
     return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
 
@@ -223,7 +223,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # otherwise the log need not have the labels of a cell
+            if study.runs:  # a log without settings may lack the labels that identify a cell
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

@@ -1,4 +1,4 @@
-"""Detection of recorded episodes that contradict their labels, their scores or a replay."""
+"""Checks that recorded episodes agree with their labels, their scores and a replay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.training.evaluation.study_folder import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
 
-# The entries of a step's info that the replies determine.
+# Entries of a step's info that depend only on the replies.
 _FACTS = ("turn", "valid", "success", "optimal", "alive")
 _DETAILS = ("score", "calls", "errors", "ended")
 

@@ -1,4 +1,4 @@
-"""Inspect adapter: worlds with their wrappers as `inspect_ai` tasks, trajectories as Inspect logs.
+"""Inspect adapter: `inspect_ai` tasks from worlds with wrappers, and logs from trajectories.
 
 The solver plays the env with all wrappers in this process. Each sample's metadata contains the
 trajectory.
@@ -76,7 +76,7 @@ def world(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> Task:
-    """Return the task of a stack.
+    """Return an Inspect task that plays instances of a world.
 
     Args:
         world: The id of a world.
@@ -88,7 +88,7 @@ def world(
         **options: Keyword arguments of `agentgym.make`, such as `oracles` and `context`.
 
     Raises:
-        ValueError: The id or an option is invalid, or a team has no seat.
+        ValueError: The id or an option is invalid, or no seat of a team is selected.
     """
     name = registry.resolve(world)
     options.setdefault("labels", True)
@@ -214,7 +214,7 @@ def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int
     """Write trajectories as an `.eval` or `.json` log, and return their number."""
     played = list(trajectories)
     if not played:
-        raise ValueError(f"there is no episode to write to {str(path)!r}")
+        raise ValueError(f"there are no episodes to write to {str(path)!r}")
     samples = [_sample(number, each) for number, each in enumerate(played, 1)]
     values = [each.reward for each in played if not each.failure]
     metrics = {"mean": EvalMetric(name="mean", value=sum(values) / max(1, len(values)))}
@@ -260,7 +260,7 @@ def read_log(path: Path) -> Iterator[Trajectory]:
     for sample in samples:
         if KEY not in sample.metadata:
             raise ValueError(
-                f"{str(path)!r} contains sample {sample.id} without an agentgym trajectory; give a "
+                f"{str(path)!r} contains sample {sample.id} without an agentgym trajectory; use a "
                 "log of the task agentgym/world"
             )
         yield _trajectory(sample.metadata[KEY])

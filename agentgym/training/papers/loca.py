@@ -59,7 +59,7 @@ def is_loca(result: Result) -> bool:
 def loca_tables(results: Sequence[Result]) -> list[Table]:
     """Return the paper's tables 1, 4, 5 and 6, and the accuracy by task and length.
 
-    Without a window, the tables of tokens are omitted.
+    Token tables are omitted if no window is given.
     """
     results = _played_here(results)
     if not results:

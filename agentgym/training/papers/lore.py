@@ -56,7 +56,7 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
-# Explicit ticks, since matplotlib would give a one-decade axis a single one.
+# Explicit ticks, because matplotlib would draw only one tick per decade.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
@@ -125,8 +125,8 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return the accuracies by operations or height; bins of 5 levels are merged until each
-    contains ten episodes.
+    """Return the accuracies by operations or height; neighbouring bins of heights are merged until
+    each bin contains ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -176,7 +176,7 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count failed episodes by cause, and separately those with lost leads."""
+    """Count failed episodes by cause, and also count failures with lost leads."""
     table = []
     for name, rows in arms.items():
         there = played(rows)

@@ -34,24 +34,24 @@ class FineTuneConfig(TaskConfig):
 
     Attributes:
         model: A transformers folder, a GGUF file, or `smollm2`.
-        lora: The rank of LoRA adapters, which are then the only trained weights; 0 to train all.
-        method: `clone`, `grpo`, or `both` in this order.
+        lora: The rank of the LoRA adapters to train; 0 to train all weights.
+        method: `clone`, `grpo`, or `both` (cloning first).
         demonstrations: Episodes per cloning step.
         min_reward: See `CloningConfig`.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: `none` for all tasks in turn; `horizons` to move to longer tasks once a step
-            solves the share `threshold`; or `hints` to shift from the last arm to the first.
-        clone_rate: The learning rate of cloning; None for a usual one.
-        rl_rate: The learning rate of GRPO; None for a usual one.
+        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a step
+            solves the share `threshold`. `hints` shifts from the last arm to the first.
+        clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
+        rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, played in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
-        eval_horizons: Horizons of these evaluations; None for the training horizons.
-        episodes: Episodes per cell of these evaluations; 0 skips them.
-        dtype: As in `ModelOptions`, like `device`; trained weights default to `float32`.
+        eval_horizons: Horizons of the evaluations before and after; None for the training horizons.
+        episodes: Episodes per cell before and after training; 0 skips the evaluations.
+        dtype: See `ModelOptions`, also for `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -117,7 +117,7 @@ class FineTuneConfig(TaskConfig):
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
         if ours := [option for option in options if option in _OURS]:
-            raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; omit it")
+            raise ValueError(f"{ours[0]} of vLLM is set by {_OURS[ours[0]]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs."""
@@ -137,8 +137,8 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler; None for the model itself. It receives weights through the
-        folder `handover`.
+        """Return the GRPO sampler; None for the model itself. The sampler reads new weights from
+        the folder `handover`.
         """
         if self.sampler == ITSELF:
             return None

@@ -59,7 +59,7 @@ class WandbLogger(Logger):
     `WANDB_MODE=offline`. It ignores repeated steps.
 
     Raises:
-        ValueError: W&B cannot start the run, for instance without a key.
+        ValueError: W&B cannot start the run, for example because no API key is set.
     """
 
     def __init__(self, out: Path, config: TrainerConfig) -> None:
@@ -67,7 +67,7 @@ class WandbLogger(Logger):
             import wandb  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - optional, and slow to import
         except ImportError as error:
             raise MissingExtraError(
-                f"wandb=True needs a package: pip install wandb ({error})"
+                f"wandb=True requires a package: pip install wandb ({error})"
             ) from error
         file = out / WANDB_RUN
         known = file.read_text(encoding="utf-8") if file.exists() else None

@@ -39,7 +39,7 @@ class SelfPlayConfig(GRPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pool:
-            raise ValueError("pool must list at least one, such as current")
+            raise ValueError("pool must list at least one opponent, such as current")
         for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)
@@ -58,8 +58,8 @@ class SelfPlay(GRPO):
     """GRPO for teams whose members compete.
 
     Against another opponent, the model plays each seat in turn, and only its replies are trained.
-    Rewards are compared among a seat's episodes on the same instance against the same opponent. The
-    snapshots are models in the folder `past`, one per step number.
+    Rewards are compared among a seat's episodes on the same instance against the same opponent.
+    Snapshots are models in the folder `past`, each in a subfolder named by its step.
 
     Raises:
         ValueError: There is no folder for the snapshots, or the env has one seat.
@@ -70,12 +70,12 @@ class SelfPlay(GRPO):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.out is None:
-            raise ValueError("self-play keeps snapshots in a folder; give `out`")
+            raise ValueError("self-play stores snapshots in a folder; set `out`")
         self.past = self.out / "past"
         self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        if played:  # otherwise the opponent forfeited all episodes before the model moved
+        if played:  # empty if the opponent forfeited every episode before the model's first move
             yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:

@@ -17,7 +17,7 @@ class TrainingRow:
 
     Attributes:
         sampled: 1 for tokens sampled by the policy, 0 for context.
-        logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
+        logprobs: Log-probabilities in nats at sampling time, 0 for context; None if any is unknown.
         steps: The steps whose replies the row contains.
         agent: The team agent that wrote the replies; empty without a team.
     """
@@ -40,8 +40,7 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
     sampled = [(k, step.reply) for k, step in enumerate(trajectory.steps) if step.reply.ids]
     if not sampled:
         raise ValueError(
-            f"no reply of seed {trajectory.seed} has token ids: play it with a policy that records "
-            "them"
+            f"no reply of seed {trajectory.seed} has token ids; use a policy that records token ids"
         )
     joined: list[TrainingRow] = []
     # Two agents may have equal prompts, because a template may omit the system message.

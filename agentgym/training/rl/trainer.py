@@ -42,16 +42,16 @@ class Trainer(Generic[ConfigT]):
     """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
-        model: A causal language model, trained on its device. If it has adapters (PEFT), only they
-            are trained and saved.
+        model: A causal language model, trained on its device. If the model has PEFT adapters, only
+            the adapters are trained and saved.
         env: As in `Collector`.
-        out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
-        curriculum: Selects each step's env instead of `env`.
+        out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
+        curriculum: Selects the env of each step, and replaces `env`.
         opponents: Policies of a team's seats that are not trained.
 
     Attributes:
         step: The completed steps.
-        seconds: CPU seconds of the steps, without checkpoints.
+        seconds: CPU seconds spent on the steps, excluding checkpoints.
 
     Raises:
         ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
@@ -102,7 +102,7 @@ class Trainer(Generic[ConfigT]):
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return further modules by name; they are saved, and trained if they require gradients."""
+        """Return additional modules to save, by name; modules with gradients are also trained."""
         return {}
 
     def draw_seed(self, step: int) -> int:
@@ -135,7 +135,7 @@ class Trainer(Generic[ConfigT]):
                 log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
-                    log.sync()  # a checkpoint must not outlive the metrics of earlier steps
+                    log.sync()  # metrics must reach the disk before the checkpoint
                     self.save()
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
@@ -173,8 +173,8 @@ class Trainer(Generic[ConfigT]):
         saved = sorted(state.keys() - _PROGRESS)
         if saved != sorted(self.modules):
             raise ValueError(
-                f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
-                f"{', '.join(sorted(self.modules))}: "
+                f"the checkpoint in {self.out} has {', '.join(saved)}, but this run has "
+                f"{', '.join(sorted(self.modules))}; "
                 "continue with the trainer and settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():
@@ -194,13 +194,13 @@ class Trainer(Generic[ConfigT]):
             with replacing(self.out / CHECKPOINT) as file:
                 torch.save(self.state(), file)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # torch hides the system error
+            if isinstance(error.__context__, OSError):  # torch wraps the system error
                 raise error.__context__ from None
             raise
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # If there are adapters, only they are trained.
+    # If the model has adapters, only the adapters are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -224,8 +224,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
-            raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # torch reports a truncated archive as RuntimeError; other damage may raise any of these.
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+    # torch reports a truncated archive as RuntimeError; other damage may raise any of these errors.
     except (
         AttributeError,
         EOFError,

@@ -232,7 +232,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
     again = exported(folder, "CodeWorld")
     assert (again.returncode, again.stderr) == (
         2,
-        f"error: the folder {str(folder)!r} is not empty; choose another one\n",
+        f"error: the folder {str(folder)!r} is not empty; choose an empty folder\n",
     )
 
 

@@ -183,7 +183,7 @@ def test_pictures_move_the_positions(tmp_path: Path) -> None:
     assert row["trainable"] == [2, 5]
     assert export([drawn()], tmp_path / "rows.jsonl") == 1
     with pytest.raises(
-        ValueError, match="episode 0 has pictures, which only the format 'jsonl' can hold"
+        ValueError, match="episode 0 contains images, which require the format 'jsonl'"
     ):
         export([drawn()], tmp_path / "rows.parquet", "parquet")
 
