@@ -180,10 +180,10 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    The working folder may be somebody else's run, so only modules named on the command line may be
-    imported from it.
+    The working folder may contain somebody else's run, so only modules named on the command line
+    may be imported from it.
     """
-    # Python subprocesses, such as `python -c`, would otherwise import from that folder.
+    # Python subprocesses, such as `python -c`, would otherwise import from the working folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():

@@ -148,7 +148,7 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them to a new or empty folder; raise ValueError if it has files."""
+    """Write filled-in templates to a folder; raise ValueError if the folder has files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose a new or empty folder")
     for source, place in files.items():
@@ -198,7 +198,7 @@ def _holds_progress(out: Path | None) -> bool:
 
 
 def progress_bar() -> Progress:
-    """Return a progress bar with finished parts and remaining time."""
+    """Return a progress bar that shows the completed count and the remaining time."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -225,7 +225,7 @@ def split(text: str) -> list[str]:
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of label and policy; names of single seats together form one policy."""
+    """Return (label, policy) pairs; policies of single seats are joined into one policy."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]

@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# The slow module that reads this file is imported on demand.
+# The module that reads this file is slow, so it is imported on demand.
 CHECKPOINT = "checkpoint.pt"
 
 

@@ -206,11 +206,11 @@ def _check(
     if window is not None or "window=" in context:
         check_window(env_spec, seed)
     if out is not None and out.is_dir():
-        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}")
+        raise ValueError(f"--out {out} is a folder; name a file, such as {out / 'run.jsonl'}")
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
-    """Write the settings of a rollout next to its log, or compare them with existing ones.
+    """Write the settings of a rollout next to its log, or compare them with the existing settings.
 
     Raises ValueError if the log belongs to another run, RunLockedError if it is being written.
     """

@@ -51,7 +51,7 @@ def league(
     endpoint: EndpointOptions = [],  # noqa: B006
     out: Out = Path("runs/league"),
 ) -> None:
-    """Play each policy in each seat against every other policy, and rate the policies. An
+    """Play all pairs of policies in all seats, and rate the policies. An
     interrupted league resumes. If policies or episodes are added, only the missing games are
     played.
     """

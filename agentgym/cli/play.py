@@ -33,7 +33,6 @@ _TOOL_SECTION = "\n\n# Tools\n"
 _TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
-# labels of episodes played by people
 _LABELS = {"policy": "human"}
 # optimal calls to list; a world may have thousands
 _SHOWN = 10

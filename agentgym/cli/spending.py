@@ -54,7 +54,7 @@ def limit_cost(
     """Make endpoint policies stop before a request exceeds the maximum cost, which includes earlier
     runs in `out`.
 
-    Raises ValueError without a price, or if no policy is behind an endpoint.
+    Raises ValueError if a price is missing, or if no policy uses an endpoint.
     """
     if most is None:
         return list(policies)

@@ -234,7 +234,7 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    # The class of `source` differs between typer releases, so only its name is compared.
+    # The class of parameter sources differs between typer releases, so names are compared.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
@@ -341,7 +341,7 @@ def summarize_point(point: Point) -> str:
 
 
 def comparison(before: list[Result], after: list[Result]) -> Table:
-    """Return success and step accuracy of each arm and horizon, before and after."""
+    """Return success and step accuracy by arm and horizon, before and after fine-tuning."""
     columns = [
         summarize(results, ("arm", "context", "horizon"), metric)
         for metric in ("success", "step_accuracy")
@@ -360,7 +360,7 @@ def parse_cells(text: str) -> dict[str, Any]:
     """Parse the arms and horizons of an evaluation."""
     arms, colon, horizons = text.partition(":")
     if not colon or not split(horizons):
-        raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
+        raise ValueError(f"--eval must be ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
     return {
         "eval_arms": parse_arms(arms),
         "eval_horizons": parse_sizes(horizons, "horizons of --eval"),

@@ -1,4 +1,4 @@
-"""The command `view`: the episodes of a run in a browser."""
+"""The command `view`: show the episodes of a run in a browser."""
 
 from __future__ import annotations
 

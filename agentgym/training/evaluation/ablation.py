@@ -61,10 +61,11 @@ class Ablation(Config):
     Attributes:
         horizons: Task sizes on the `axis`.
         seeds: The number of instances per world and horizon.
-        policy: A trained model plays up to `policy.model.batch_size` episodes at once.
+        policy: The policy; a trained model plays up to `policy.model.batch_size`
+            episodes at once.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
-        options: Keyword arguments by world; `""` applies to all.
+        options: Keyword arguments by world; `""` applies to all worlds.
         contexts: Context strategies to compare; each may join several with `+` and give arguments,
             as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
         window: The context window in tokens. If None, runs with a strategy use the paper's window,
@@ -97,7 +98,7 @@ class Ablation(Config):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(
-                    f"{name} must list at least one value, and each only once, got {list(values)}"
+                    f"{name} must list one or more distinct values, got {list(values)}"
                 )
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(

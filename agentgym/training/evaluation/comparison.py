@@ -37,7 +37,7 @@ from agentgym.training.evaluation.tables import (
 
 # success rate without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
-# A size is comparable if its interval contains that rate and all bounds are closer than this.
+# Maximum distance from `LEVEL` to the bounds of a comparison size's interval.
 NEAR = 0.25
 
 

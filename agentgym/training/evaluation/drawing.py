@@ -43,7 +43,7 @@ from agentgym.training.rollout.storage import replacing
 COLUMN, PAGE = 3.4, 6.9
 # width of row names, in inches
 _NAMES = 1.1
-# Average characters per inch at 7 points; capital letters are wider.
+# Average characters per inch at 7 points.
 _PER_INCH = 15
 _LINE = 0.14  # line height at 7 points, in inches
 
@@ -61,9 +61,8 @@ _POOLED = {
     "context": "context strategies",
     "world": "worlds",
 }
-# Maximum number of cells named in a caption; more would crowd the figure.
+# Maximum number of cells named in a caption.
 _NAMED = 4
-# sharp enough for screens; print uses SVG or PDF
 _DPI = 200
 
 

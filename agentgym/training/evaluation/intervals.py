@@ -29,7 +29,7 @@ from agentgym.training.rollout import Usage
 Key = tuple[str | int, ...]
 # a weighted sum of rates, as pairs of a weight and the episodes of a rate
 Terms = Sequence[tuple[float, Sequence[Result]]]
-_Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
+_Cells = dict[tuple[str, str, int], dict[int, float]]  # mean of each (policy, world, size) by seed
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
@@ -74,9 +74,9 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
     Episodes are grouped by the fields `by` of `Result`. The metrics are `success`, `step_accuracy`
-    (an episode's share of optimal steps), `alive_step_accuracy` (among steps before which success
-    was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
-    omitted; if all are omitted, the value is nan.
+    (an episode's share of optimal steps), `alive_step_accuracy` (only among steps taken while
+    success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the
+    metric are omitted; if all are omitted, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -225,7 +225,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     column = {cluster: k for k, cluster in enumerate(clusters)}
     sizes = Counter(str(world) for world, _ in clusters)
     total, draws = 0.0, inf
-    shifts = np.zeros(len(clusters))  # each cluster's deviation from the total
+    shifts = np.zeros(len(clusters))
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
@@ -273,7 +273,6 @@ def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Return the factor that makes the variance within a stratum unbiased."""
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 

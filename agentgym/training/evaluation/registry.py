@@ -37,7 +37,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    # Many venues reject Type 3 fonts; text in SVG files stays selectable.
+    # Many venues reject Type 3 fonts, and text must stay selectable.
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -58,9 +58,8 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: A function that yields lines and tables. Its docstring becomes the help, and its
-            `Annotated` parameters become arguments, or options if they are keyword-only or have
-            defaults.
+        run: A function that yields lines and tables. The docstring is the help. `Annotated`
+            parameters become arguments, or options if they are keyword-only or have defaults.
         resumable: Whether rerunning the command resumes an interrupted run.
     """
 

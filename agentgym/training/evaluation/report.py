@@ -196,7 +196,6 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
-    """Map a file-name suffix to each policy's episodes; the suffix of a single policy is empty."""
     policies = list(results.by("policy").values())
     if len(policies) == 1:
         return {"": policies[0]}

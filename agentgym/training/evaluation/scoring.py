@@ -42,8 +42,8 @@ class Result:
         alive: The number of steps taken while success was still possible.
         calls: The number of tool calls, including calls made by the policy's code.
         instance: A digest of everything that determines the instance, so all arms share it.
-        opening: A digest of the first prompt and reply; equal digests mean that a sampling policy
-            drew the same reply. Empty for scripted policies, which draw by instance.
+        opening: A digest of the first prompt and reply, which detects repeated samples; empty for
+            scripted policies, which draw by instance.
         missing: `lost`, `invalid` or `not played` if the episode has no metrics.
     """
 
@@ -130,7 +130,7 @@ def _check_scorable(trajectory: Trajectory, over_window: bool) -> None:
     if trajectory.failure and not over_window:
         raise ValueError(
             f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
-            "so leave it out"
+            "so omit it"
         )
     for name in ("world", "arm", "horizon"):
         if name not in trajectory.labels:

@@ -23,7 +23,7 @@ _NORMAL = NormalDist()
 # The significance level of 95 % intervals, and the corresponding normal quantile.
 _ALPHA = 0.05
 _LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
-# With so many degrees of freedom, Student's t is almost normal (quantiles differ by 0.1 %).
+# With 1,000 degrees of freedom, Student's t is almost normal: quantiles differ by 0.1 %.
 _MANY = 1_000
 
 
@@ -32,8 +32,8 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: Two-sided p-value of a difference, below 0.05 exactly if the interval excludes 0;
-            None for a share.
+        p_value: Two-sided p-value of a difference, below 0.05 if and only if the interval excludes
+            0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
         worst: The share if all missing episodes had failed; `best` is the share if all had
@@ -79,7 +79,7 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     """Return the Wilson interval of a share, the mean of the clusters' contributions (`parts`).
 
     `freedom` is the variance's degrees of freedom, `draws` the effective number of episodes if no
-    variance is observed, and `most` its maximum otherwise.
+    variance is observed, and `most` the maximum effective number.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
@@ -119,7 +119,7 @@ def around_zero(
 @lru_cache  # rows of a table share a few degrees of freedom
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # the quantile is at most 12.7, at one degree of freedom
+    low, high = 0.0, 16.0  # the largest quantile is 12.7, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:

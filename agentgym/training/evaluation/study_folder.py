@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# An existing uncompressed log is extended without compression.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -67,7 +66,6 @@ class _Settings(TypedDict):
 
 @functools.cache
 def _shape() -> TypeAdapter[_Settings]:
-    """Return the schema by which settings are validated."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
 
     return TypeAdapter(_Settings)
@@ -86,7 +84,7 @@ class Study:
         data = check_settings(data, {"runs": [], "policies": {}})
         check_shape(_shape(), data)
         if not data["runs"]:
-            raise ValueError("it contains no runs")
+            raise ValueError("the list of runs is empty")
         defaults = _default_settings()
         return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
@@ -102,7 +100,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to the study; a study without runs accepts all."""
+        """Report whether a trajectory belongs to the study; a study without runs accepts any."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -113,7 +111,7 @@ class Study:
         return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
-        """Return the study with another run; `ValueError` if they are not comparable."""
+        """Return the study with another run; `ValueError` if the run is not comparable."""
         new, column = ablation.settings(), ablation.policy.column
         for run in self.runs:
             if name := next(conflicts(run, new), ""):
@@ -126,7 +124,7 @@ class Study:
             shared = {name: facts[name] for name in SOURCES if name in facts}
             if found := difference(shared, sources):
                 raise ValueError(
-                    f"{out} was played by other code: {found}; continue with the original code, "
+                    f"{out} was played with different code: {found}; use the original code, "
                     "or choose another folder"
                 )
         kept = self.policies.get(column) or dict(played_by)

@@ -97,7 +97,7 @@ class Submission:
         """
         study, log = load_study(run), log_of(run).path
         if study is None or not log.exists():
-            raise ValueError(f"{run} lacks {SETTINGS} or a log; name one from `agentgym ablate`")
+            raise ValueError(f"{run} lacks {SETTINGS} or a log; name the folder of an ablation")
         results = read_results(run)[0]
         cells = [_counts(rows) for rows in group_by(results.everything, *CELL).values()]
         return cls(

@@ -40,7 +40,7 @@ class ChatRow(EpisodeFacts):
 
     `tools` and `labels` are JSON strings, because Arrow columns would merge the schemas of all
     tools;
-    chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, put
+    pass `json.loads(row["tools"])` to chat templates. To train on replies exactly as written, put
     `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 
     Attributes:
@@ -48,7 +48,8 @@ class ChatRow(EpisodeFacts):
         trainable: The positions of this segment's `replies` in `messages`. Other assistant messages
             are summaries, examples or replies of earlier segments.
         reward: The agent's reward for the whole episode.
-        group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
+        group_id: The id of GRPO's group: the same for all episodes of a spec and seed, in every
+            process.
         episode_id: Equal for all rows of an episode and unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.
         truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
@@ -71,7 +72,7 @@ class TokenRow(TypedDict):
 
     Attributes:
         input_ids: The token ids of the last prompt and its reply.
-        loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
+        loss_mask: 1 for ids sampled in the row's steps, 0 elsewhere.
         logprobs: The sampler's log-probabilities in nats, and 0.0 for other ids. None if a reply
             has no log-probabilities.
         prompt_length: The number of ids before the first sampled id.
@@ -157,7 +158,7 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, turns do not count an agent's replies, so the chat length numbers the reply.
+    # In a team, turns do not number an agent's replies, so the chat length is used.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
@@ -176,8 +177,8 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     Replies without ids are omitted.
 
     Raises:
-        ValueError: No reply has ids although nothing failed, or a reply's ids and log-probabilities
-            differ in number.
+        ValueError: No reply has ids although the episode did not fail, or a reply's ids and
+            log-probabilities differ in number.
     """
     rows = [
         _token_row(trajectory, row, k)
@@ -186,7 +187,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     ]
     if not rows and not trajectory.failure:
         raise ValueError(
-            "no reply of this trajectory has token ids: use a policy that records them, "
+            "no reply of this trajectory has token ids; use a policy that records them, "
             "or use to_chat_rows"
         )
     for row in rows[-1:]:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # several times as many connections as an episode's clients need
 MAX_CONNECTIONS = 128
-# lets even the longest program at the end of a full queue finish
+# allows for the longest program at the end of a full queue
 REQUEST_SECONDS = 900.0
 # the longest call fits, even if JSON encodes each character as six
 MAX_BODY_BYTES = 2 * 2**20
@@ -30,7 +30,7 @@ def check_access(host: str, token: str) -> None:
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
             f"{len(token)} characters"
         )
-    if token != token.strip():  # HTTP strips these spaces, so requests would never match
+    if token != token.strip():  # HTTP strips outer spaces, so the token would never match
         raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(

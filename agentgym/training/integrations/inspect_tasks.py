@@ -6,7 +6,7 @@ trajectory.
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
 from __future__ import annotations

@@ -209,11 +209,11 @@ def http_app(
 ) -> ASGIApp:
     """Return a web app that serves episode `k` (0, 1, ...) at `/episodes/<k>/mcp`.
 
-    A loopback `host` answers only local clients. Each episode has at most `max_sessions` sessions,
-    and further requests get a 503; idle sessions are closed. If the token is empty, every client is
-    accepted.
+    On a loopback `host`, the app answers only local clients. Each episode has at most
+    `max_sessions` sessions, and further requests get a 503; idle sessions are closed. If the token
+    is empty, every client is accepted.
     """
-    # missing in mcp 2.0, which verifiers requires
+    # mcp 2.0, which verifiers requires, lacks this module
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
 
     apps = [

@@ -1,4 +1,4 @@
-"""OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
+"""OpenEnv: serve any stack as an OpenEnv environment, and play a served stack as a Gymnasium env.
 
 An observation contains only messages that the policy has not seen yet.
 
@@ -8,7 +8,7 @@ Example:
     >>> chat, info = env.reset(seed=7)
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found,misc,no-any-return"
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WorldAction(Action):
 
     Attributes:
         text: The reply, including any tool calls.
-        stop: Ends the episode with its current score, for a policy that has stopped.
+        stop: Whether to end the episode with its current score.
     """
 
     text: str
@@ -82,7 +82,7 @@ class WorldObservation(Observation):
     """Change to the observed chat.
 
     Attributes:
-        keep: The number of messages of the previous observation that remain.
+        keep: How many messages of the previous observation remain.
         messages: The new messages that follow, as chat-completions dicts with their `id`.
         tools: The tool schemas if they have changed; None otherwise.
     """
@@ -268,7 +268,7 @@ class _SentChat:
     def __init__(self, as_records: bool) -> None:
         self._as_records = as_records
         self._chat = Chat()
-        self._parts: list[tuple[int, int]] = []  # counts of messages and dicts
+        self._parts: list[tuple[int, int]] = []  # (messages, dicts) per observation
 
     def observe(self, chat: Chat) -> WorldObservation:
         unchanged = chat.shared_prefix(self._chat)
@@ -328,7 +328,7 @@ def _record(message: Message) -> dict[str, Any]:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    `reset_options` are passed to each reset, such as `{"split": "test"}`. The dialect and the
+    `reset_options`, such as `{"split": "test"}`, are passed to each reset. The dialect and the
     action space are unknown before the first reset.
     """
 

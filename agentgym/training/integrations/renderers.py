@@ -1,13 +1,13 @@
 """Chat formats of model families, from the package `renderers`, which prime-rl also uses.
 
-A policy then sees exactly the prompts on which `verifiers` and `prime-rl` train.
+With these formats, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
 
 Example:
     >>> policy = token_policy(TransformersSampler(model), tokenizer)
     >>> trajectory = rollout(policy, agentgym.make("ListWorld"), seed=0)
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _REMEMBERED = 4_096
 class FamilyRenderer:
     """Converts chats to token ids as verifiers' training client does.
 
-    If the family allows, a prompt extends the ids of the previous prompt and reply. Otherwise, and
-    after context edits, the whole chat is rendered.
+    If the family allows it, a prompt extends the ids of the previous prompt and reply. Otherwise,
+    and after context edits, the whole chat is rendered.
 
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
-            them by the tokenizer's name.
-        native_tools: Also pass tool schemas to the format.
+            the family by the tokenizer's name.
+        native_tools: Whether to pass tool schemas to the format.
         dialect: The call format in replies, which must match the env's.
     """
 

@@ -1,6 +1,6 @@
 """Episodes played by agents of verifiers: a single agent, or one agent per seat of a team."""
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALONE = ""
 
 
 class SharedEpisode:
-    """A running episode whose `seats` reply in the team's order; without a team, only `ALONE`."""
+    """A running episode whose `seats` reply in order; a lone agent has the seat `ALONE`."""
 
     def __init__(self, world: str, options: Mapping[str, Any], seed: int) -> None:
         self.env = registry.make(world, **options)

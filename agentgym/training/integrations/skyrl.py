@@ -5,7 +5,7 @@ SkyRL keeps the history as text. Strategies that edit the context need a custom 
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
-    >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the process of the generator, too
+    >>> register("my_lists", "ListWorld", items=6, removals=2)  # also in the generator's process
     >>> prompts("my_lists", range(1_000)).to_parquet("train.parquet")
 """
 
@@ -89,7 +89,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return success and the cause of the end as 0 or 1, and the number of replies."""
+        """Return success, termination and truncation as 0 or 1, and the number of replies."""
         return {
             "turns": float(self.turns),
             **{name: float(value) for name, value in self._outcome.items()},

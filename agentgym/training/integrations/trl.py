@@ -94,7 +94,8 @@ class ToolEnvironment:
         """Start the episode of a row, whose `seed` selects the instance.
 
         Returns:
-            The task, which TRL appends to the row's last message; content blocks if it has images.
+            The task, which TRL appends to the row's last message; content blocks if the task has
+            images.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
@@ -142,8 +143,8 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
     The class has the world's name, which TRL logs, and provides the reward: omit `reward_funcs`, or
-    give `[log_episodes]`. To train on several worlds, give TRL a dict of such classes, and add a
-    column `environment` with its keys to the rows of `prompts`.
+    give `[log_episodes]`. To train on several worlds, give TRL a dict of these classes, and add a
+    column `environment` with the dict's keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -205,7 +206,7 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. Its
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
     system message omits the rules for calls, which chat templates explain. The last message repeats
     the seed, because TRL passes `rollout_func` no other column.
     """
@@ -254,8 +255,8 @@ def rollout_func(
     window bounds the episode.
 
     Raises:
-        ValueError: The number is out of range, or the world shows images. The returned function
-            raises `ValueError` if the prompts of a process do not form whole episodes.
+        ValueError: `rows_per_episode` is out of range, or the world shows images. The returned
+            function raises `ValueError` if the prompts of a process do not form whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images(_ROLLOUT, gymnasium.make(spec))
@@ -311,7 +312,6 @@ def env_reward(
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Read each episode's seed; the prompts of an episode are consecutive."""
     seeds = [seed_of(prompt[-1]) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
@@ -394,7 +394,6 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return the type of a schema; raise `KeyError` if transformers has no such type."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]

@@ -73,7 +73,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return success and the cause of the end as 0 or 1, and the number of replies."""
+        """Return success, termination and truncation as 0 or 1, and the number of replies."""
         played = await self._played(trace)
         names = ("success", "terminated", "truncated", "turns")
         return {name: float(played[name]) for name in names}

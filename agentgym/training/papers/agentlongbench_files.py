@@ -57,7 +57,7 @@ class LongBenchResult:
     """The score of one answer.
 
     Attributes:
-        score: In [0, 1], by the task's metric; 0 without an answer.
+        score: The score in [0, 1] by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer that uses only the last page of the log. This
             field, `acl_scan` and `acl_min` are None for rows with only the published fields.
@@ -196,7 +196,6 @@ def _answers_to(path: Path, data: Path, out: Path) -> Path:
 def _answer_file(
     path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
 ) -> Iterator[PolicyError | None]:
-    """Answer a file's unanswered rows; yield each row's error, or None."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -220,7 +219,7 @@ def _answer_file(
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, but rows without predictions score 0.
 
-    Prediction files are named like the row files. Their lines have an `id` and a `raw_response` (or
+    Prediction files are named like the row files. Each line has an `id` and a `raw_response` (or
     a `pred_answer`). The last prediction for an `id` counts. Rows need only the published fields.
     Missing or malformed rows raise `ValueError`.
     """
@@ -233,7 +232,6 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
 
 
 def _rows_to_score(data: Path, predictions: Path) -> Iterator[tuple[Path, Row]]:
-    """Yield each row's prediction file and the fields for scoring."""
     files = sorted(data.glob(f"*/*/{ANSWERS}"))
     for file in files:
         folder = predictions / file.parent.relative_to(data)

@@ -1,6 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The definitions match the tables of the paper, not its text, where the two differ.
+Where the paper's text and tables differ, the definitions follow the tables.
 """
 
 from __future__ import annotations

@@ -176,7 +176,6 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count failed episodes by cause, and also count failures with lost leads."""
     table = []
     for name, rows in arms.items():
         there = played(rows)

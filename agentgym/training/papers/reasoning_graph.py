@@ -26,11 +26,10 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Nodes for the full database (the paper has at most 235). The number scales with the square root of
-# the database size.
+# Number of nodes for the full database; smaller databases have fewer, by the square root.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
-# Maximum k-means iterations; it has usually converged by then, and nodes are approximate anyway.
+# Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
 # Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128

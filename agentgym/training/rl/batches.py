@@ -101,7 +101,7 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows for training, with one value per sampled token; `shares` weight the objective."""
+    """Rows for training; `shares` are the weights of sampled tokens in the objective."""
 
     shares: torch.Tensor
     advantages: torch.Tensor
@@ -141,7 +141,7 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
     """Return the number of sampled tokens of each step; 0 for the steps of frozen seats.
 
     Raises:
-        ValueError: A step has no token ids, although its agent's other steps have.
+        ValueError: A step has no token ids, although other steps of its agent have token ids.
     """
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     for numbers in trajectory.by_agent().values():

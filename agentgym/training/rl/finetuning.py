@@ -57,7 +57,7 @@ _DEMONSTRATIONS = 24
 
 
 class FineTuning(PhasedRun[FineTuneConfig]):
-    """One run in a folder, which resumes from its last checkpoint and episode.
+    """A training run in a folder; an interrupted run resumes from its last checkpoint and episode.
 
     The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
     evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are
@@ -146,7 +146,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        # A phase's trainer starts from the previous phase's checkpoint, so it is built afterwards.
+        # A phase's trainer starts from the previous phase's checkpoint, so the trainer is built
+        # afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         rivals = config.make_opponents()

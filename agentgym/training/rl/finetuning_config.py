@@ -48,8 +48,8 @@ class FineTuneConfig(TaskConfig):
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, played in the first arm and context.
-        eval_arms: Arms of the evaluations before and after; None for the training arms.
-        eval_horizons: Horizons of the evaluations before and after; None for the training horizons.
+        eval_arms: Arms evaluated before and after training; None for the training arms.
+        eval_horizons: Horizons evaluated before and after training; None for the training horizons.
         episodes: Episodes per cell before and after training; 0 skips the evaluations.
         dtype: See `ModelOptions`, also for `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
@@ -93,7 +93,7 @@ class FineTuneConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ablation(PolicyConfig())  # validates its arms and horizons
+        self.ablation(PolicyConfig())  # validates arms and horizons
         self.training_specs(self.cells())
         if self.method != "grpo":
             self.make_teacher()
@@ -108,7 +108,7 @@ class FineTuneConfig(TaskConfig):
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"the curriculum hints shifts from the last arm to the first, got {list(self.arms)}; "
+                f"curriculum 'hints' shifts from the last arm to the first, got {list(self.arms)}; "
                 "give two arms, such as none,P"
             )
 

@@ -79,7 +79,7 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run in a folder, which resumes from its last checkpoint.
+    """A training run in a folder; an interrupted run resumes from its last checkpoint.
 
     The folder contains settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
     the model.

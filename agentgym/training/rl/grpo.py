@@ -209,7 +209,7 @@ class GRPO(Trainer[GRPOConfig]):
             current = self.predict(part).logprobs.cpu()
             logprobs[chosen, : current.shape[1]] = current
         log_ratio = (logprobs - data.logprobs)[data.sampled]
-        # Measured here, because corrected rows already have the trainer's log-probabilities.
+        # The drift is measured here, because corrected rows have the trainer's log-probabilities.
         self.records.track_max(sampler_drift=log_ratio.abs())
         ratio = log_ratio.exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
@@ -228,8 +228,8 @@ def advantages(
     """Return the advantage of each step of each episode.
 
     At the episode level, rewards are compared among the episodes of a seed. At the turn level, the
-    value of step k is its return, `sum(gamma ** (j - k) * reward[j] for j >= k)`, compared among
-    the seed's episodes that have a step k; the advantage is 0 if only one episode has a step k. A
+    returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared among the
+    seed's episodes that have a step k. If only one episode has a step k, the advantage is 0. A
     summary requested by an env counts as a step.
 
     With `reinforce`, rewards are compared among the episodes of all seeds. Each agent of a team has

@@ -30,7 +30,7 @@ CURVE = "curve.jsonl"
 # In the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 
-# Name of each training phase in plots, and the opacity of its grey background.
+# Labels and background opacities of the training phases.
 _BANDS = {"cloning": ("cloning", 0.15), "hints": ("with hints", 0.3), "rl": ("RL", 0.0)}
 _SAMPLING = {
     "greedy": ("most probable tokens", "#0072B2", "o"),
@@ -83,7 +83,7 @@ class Curve:
 
     def truncate_after(self, phase: str, step: int) -> None:
         """Remove the points after a step of a phase."""
-        # A resumed run repeats everything after this step, so later lines are removed.
+        # A resumed run repeats everything after this step.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))

@@ -26,7 +26,7 @@ class SelfPlayConfig(GRPOConfig):
     """Options of `SelfPlay`.
 
     Attributes:
-        pool: The opponents, which alternate from step to step: `current` (the model plays all
+        pool: The opponents, used in rotation: `current` (the model plays all
             seats), `past` (a random snapshot), or a policy named as in `PolicyConfig`.
         world: The id of the team, for scripted opponents.
         snapshot_every: Steps between snapshots.
@@ -57,9 +57,9 @@ def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
 class SelfPlay(GRPO):
     """GRPO for teams whose members compete.
 
-    Against another opponent, the model plays each seat in turn, and only its replies are trained.
-    Rewards are compared among a seat's episodes on the same instance against the same opponent.
-    Snapshots are models in the folder `past`, each in a subfolder named by its step.
+    Against `past` or a named policy, the model plays each seat in turn, and only its replies are
+    trained. Rewards are compared among a seat's episodes on the same instance against the same
+    opponent. Snapshots are models in the folder `past`, each in a subfolder named by its step.
 
     Raises:
         ValueError: There is no folder for the snapshots, or the env has one seat.

@@ -73,7 +73,6 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 
 def _row(replies: dict[int, Reply]) -> TrainingRow:
-    """Join replies whose prompts each extend the previous prompt and reply."""
     *_, last = replies.values()
     ids = (*last.prompt_ids, *last.ids)
     sampled, logprobs = [0] * len(ids), [0.0] * len(ids)

@@ -224,7 +224,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"the checkpoint lacks {', '.join(sorted(missing))}")
     # torch reports a truncated archive as RuntimeError; other damage may raise any of these errors.
     except (
         AttributeError,

@@ -22,7 +22,7 @@ from agentgym.world.world import load_world
 
 # Upper bound for steps, rows and similar options, which catches typos.
 MOST = 10**9
-# Upper bound for one step's episodes, or groups of them; all are in memory at once.
+# Upper bound for the episodes or groups of one step, which are all in memory at once.
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
@@ -66,7 +66,7 @@ class TaskConfig(Config):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(
-                    f"{name} must list at least one value, and each only once, got {list(values)}"
+                    f"{name} must list one or more distinct values, got {list(values)}"
                 )
         PolicyConfig(self.teacher)
         self.specs(self.cells())
@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, the first arm in all."""
+        """Return (arm, context) pairs: all arms in the first context, then the other contexts."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
@@ -136,8 +136,8 @@ class TrainerConfig(Config):
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             continue exactly as if uninterrupted.
         timeout: Seconds until a hanging env is abandoned, if the engine supports it.
-        micro_batch: Maximum number of rows per forward pass, or 0 for no limit. The value affects
-            memory, but not the updates. More rows share more prefixes.
+        micro_batch: Maximum number of rows per forward pass, or 0 for no limit. The value does not
+            affect the updates.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
         tensorboard: Whether to log to TensorBoard (requires the extra `tensorboard`).
@@ -179,16 +179,15 @@ class GRPOConfig(TrainerConfig):
             of all episodes.
         level: The unit of advantages, `episode` or `turn`; see `advantages`.
         label_reward: The additional reward of each step labelled optimal, for envs with
-            `labels=True`. At the turn level with `gamma` 0, this is a process reward.
+            `labels=True`.
         gamma: The discount per turn, used only at the turn level.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: The clipping distance above 1, if different. A larger distance lets improbable
-            tokens gain more (DAPO, section 3.1).
+        clip_high: The clipping distance above 1, if different (DAPO, section 3.1).
         ratio: The unit of clipping: each `token`, or each `reply`, with the geometric mean over the
             reply's tokens (GSPO, Zheng et al. 2025).
         weight: How tokens are weighted. With `episode`, all episodes have equal weight; with
-            `token`, all tokens do (DAPO, section 3.3). With `constant`, a token's weight does not
-            depend on the samples (Liu et al. 2025).
+            `token`, all tokens have equal weight (DAPO, section 3.3). With `constant`, a token's
+            weight does not depend on the samples (Liu et al. 2025).
         kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath
             (equation 4).
         entropy: The weight of the entropy bonus.

@@ -262,6 +262,6 @@ def test_exports_of_all_sizes_run_for_real(
 def test_other_worlds_have_no_program_to_export() -> None:
     with pytest.raises(
         ValueError,
-        match=r"^ListWorld has no program to export; only CodeWorld has one$",
+        match=r"^ListWorld has no program to export; choose a CodeWorld task$",
     ):
         export_program("ListWorld", 0)

@@ -175,7 +175,7 @@ def test_other_sources_of_the_package_are_refused_and_kept_apart(tmp_path: Path)
     other_code(run / SETTINGS)
     for policy in ("noisy:p=0.2", "oracle"):
         with pytest.raises(
-            ValueError, match=r"was played by other code: its code was .*; continue wi"
+            ValueError, match=r"was played with different code: its code was .*; use the original"
         ):
             run_ablation(small(policy, seeds=4), run, 1)
     run_ablation(small("noisy:p=0.2"), two, 1)

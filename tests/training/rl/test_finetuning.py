@@ -351,7 +351,7 @@ GRPO_OF_M = ("--model=M", "--method=grpo")
     [
         (["--model=nowhere"], "there is no model at 'nowhere'"),
         (["--model=M", "--method=dpo"], "method must be one of clone, grpo, both, got 'dpo'"),
-        (["--model=M", "--eval=none,P"], "--eval takes ORACLES:HORIZONS, such as none,P:2,3,4"),
+        (["--model=M", "--eval=none,P"], "--eval must be ORACLES:HORIZONS, such as none,P:2,3,4"),
         (["--model=M", "--eval=H:2"], "H needs S"),
         (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
         (["--model=M", "--hints=3"], "hints applies to training from scratch"),

@@ -96,10 +96,10 @@ class League(Config):
 
 
 class LeagueGame(NamedTuple):
-    """The outcome of an episode, with the policy, the reward and a possible win of each seat.
+    """The outcome of an episode, with each seat's policy, reward and result.
 
     Attributes:
-        instance: The digest of the instance; seeds of small worlds may share one.
+        instance: The digest of the instance; seeds of small worlds may share an instance.
         won: Whether each seat won. If the team names no winners, the seats with the largest reward
             win.
     """
@@ -186,7 +186,7 @@ def _keep(league: League, out: Path) -> None:
         known = kept["policies"].setdefault(policy.column, facts)
         if found := difference(known, facts):
             raise OtherRunError(
-                f"{out} contains games of another {policy.column!r}: {found}; choose a different "
+                f"{out} contains games of a different {policy.column!r}: {found}; set another "
                 f"name (NAME={policy.name}), or choose another folder"
             )
     write_text(out / SETTINGS, json.dumps(kept, indent=1) + "\n")
