@@ -174,9 +174,7 @@ def test_what_cannot_work_is_refused() -> None:
     register("world", "ListWorld", **SMALL)
     with pytest.raises(RegistrationError):
         register("world", "ListWorld")
-    with pytest.raises(
-        ValueError, match="needs an integer 'seed', got None; make the data set wit"
-    ):
+    with pytest.raises(ValueError, match="needs an integer 'seed', got None; make the dataset wit"):
         skyrl_gym.make("world", extras={"max_turns": 3})
     with pytest.raises(ValueError, match="max_turns must be"):
         skyrl_gym.make("world", extras={"seed": 3, "max_turns": 0})
