@@ -1,4 +1,4 @@
-"""The command-line app, with all commands in the order of the help."""
+"""The command-line app and its commands."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def main() -> None:
     with plain_output():
         try:
             app()
-        except KeyboardInterrupt:  # interrupted before typer's own handler is active
+        except KeyboardInterrupt:  # typer handles later interrupts
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 

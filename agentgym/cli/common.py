@@ -48,7 +48,7 @@ OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a shell completer for names, or for lists of names separated by any of `joints`."""
+    """Return a shell completer for names, or for names joined by characters in `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)

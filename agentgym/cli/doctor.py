@@ -28,7 +28,7 @@ from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, t
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 from agentgym.training.viewer.log_lines import is_trajectory
 
-# suffix of files that receive damaged parts
+# Suffix of the files that receive damaged parts.
 SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30

@@ -34,7 +34,7 @@ _TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
 _LABELS = {"policy": "human"}
-# optimal calls to list; a world may have thousands
+# Maximum number of optimal calls to list; a world may have thousands.
 _SHOWN = 10
 
 

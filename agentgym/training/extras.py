@@ -24,7 +24,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if (error.name or "").startswith("agentgym"):  # a bug in agentgym, not a missing extra
+        if (error.name or "").startswith("agentgym"):  # a bug, not a missing extra
             raise
         # If calls are nested, the outermost purpose is familiar to the user, and the innermost
         # cause names the package.

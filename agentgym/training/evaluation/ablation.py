@@ -217,7 +217,7 @@ class Ablation(Config):
 
 def shortest_arm(arm: str) -> str:
     """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
-    order = "SPH"  # the paper's order; other letters follow
+    order = "SPH"  # in the paper's order
     parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
     return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 

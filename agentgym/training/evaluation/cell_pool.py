@@ -46,7 +46,7 @@ class _Worker(Generic[CellT]):
 
     def send(self, cells: Sequence[CellT]) -> None:
         self.cells.extend(cells)
-        with suppress(OSError):  # a dead worker is noticed when its answer is read
+        with suppress(OSError):  # a dead worker fails on `recv`
             self.connection.send(cells)
 
     def read(self) -> Any:

@@ -39,13 +39,13 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.tables import arm_label, context_label
 from agentgym.training.rollout.storage import replacing
 
-# figure widths in inches: one and two columns of a printed page
+# Figure widths in inches, for one and two columns of a printed page.
 COLUMN, PAGE = 3.4, 6.9
-# width of row names, in inches
+# row name width, inches
 _NAMES = 1.1
 # Average characters per inch at 7 points.
 _PER_INCH = 15
-_LINE = 0.14  # line height at 7 points, in inches
+_LINE = 0.14  # line height in inches
 
 # The palette of Okabe and Ito is safe for colour-blind readers.
 _COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#E69F00")
@@ -53,7 +53,7 @@ _MARKERS = "osD^vPX<>ph*"
 # Styles with the same colour differ in dashes or hatches.
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
-# offset in points that separates the intervals of two lines
+# Offset between neighbouring lines, in points.
 SHIFT = 1.5
 _POOLED = {
     "horizon": "sizes",
@@ -305,7 +305,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # makes a bar of length zero visible as a stroke
+        if value == 0:  # draw empty bars as strokes
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]

@@ -27,15 +27,15 @@ from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_ze
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
-# a weighted sum of rates, as pairs of a weight and the episodes of a rate
+# A weighted sum of rates, as pairs of a weight and episodes.
 Terms = Sequence[tuple[float, Sequence[Result]]]
-_Cells = dict[tuple[str, str, int], dict[int, float]]  # mean of each (policy, world, size) by seed
+_Cells = dict[tuple[str, str, int], dict[int, float]]  # (policy, world, size) -> seed -> mean
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
     "missed_prompt_tokens",
 )
-# metrics that are not shares
+# Metrics that are counts, not shares.
 COUNTS = (*TOKENS, "edits", "calls")
 # Marks the worlds of one policy if two compared policies share no instances.
 _ELSEWHERE = "elsewhere"

@@ -227,7 +227,7 @@ def _axis_label(row: Result) -> str:
         return row.axis
     try:
         world = load_world(gymnasium.spec(resolve(row.world)).kwargs["world"])
-    except ValueError:  # the world is not registered in this process
+    except ValueError:  # the world is not registered
         return "task horizon"
     return f"task horizon ({world.horizon_unit})"
 

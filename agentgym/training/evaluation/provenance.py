@@ -123,11 +123,11 @@ def _owner(policy: Policy) -> Any:
 def _source_digest(owner: Any) -> str:
     try:
         return digest(inspect.getsource(owner))[:_SHOWN]
-    except (OSError, TypeError):  # defined interactively or by `exec`
+    except (OSError, TypeError):  # interactive or executed code
         return ""
 
 
-@lru_cache(maxsize=1)  # later changes of the files do not affect the loaded code
+@lru_cache(maxsize=1)  # edits do not affect loaded code
 def _package_digest() -> str:
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
@@ -161,7 +161,7 @@ def module_digests(module: str) -> dict[str, str]:
         waiting += _parents(name)
         if file.suffix == ".py":
             waiting += _imports(file, name)
-    files.pop("__main__", None)  # users edit the script while a study grows
+    files.pop("__main__", None)  # scripts change between runs
     digests = {}
     for name, file in sorted(files.items()):
         digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]

@@ -19,7 +19,7 @@ from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.seat_policies import against
 from agentgym.world.digests import digest
 
-# the fields of `Result` that identify a cell of the tables
+# Fields of `Result` that identify a cell of a table.
 CELL = ("policy", "world", "arm", "context", "horizon")
 # Env arguments that change only how an instance is presented.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
@@ -192,7 +192,7 @@ def _model_of(labels: Mapping[str, Any]) -> str:
     return "" if name == labels.get("policy", "") else str(name)
 
 
-@lru_cache(maxsize=4_096)  # the arms of an ablation request the same instances
+@lru_cache(maxsize=4_096)  # all arms share instances
 def instance_of(spec: str, seed: int) -> str:
     """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})

@@ -109,17 +109,17 @@ def around_zero(
         error = sqrt(
             max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
         )
-    if not error:  # no variance, as with equal token counts
+    if not error:  # for example, equal token counts
         return Interval(total, total, total, 1.0)
     half = t_quantile(freedom) * error
     low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
-@lru_cache  # rows of a table share a few degrees of freedom
+@lru_cache  # the same few values recur
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # the largest quantile is 12.7, at one degree of freedom
+    low, high = 0.0, 16.0  # the largest quantile is 12.7
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:

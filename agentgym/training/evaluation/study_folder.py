@@ -100,7 +100,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to the study; a study without runs accepts any."""
+        """Report whether a trajectory belongs to the study; without runs, every trajectory does."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -146,7 +146,7 @@ class Study:
         return place, cell
 
 
-@functools.cache  # making an ablation validates each of its cells
+@functools.cache  # `Ablation` validates all its cells
 def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 
@@ -221,7 +221,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # a log without settings may lack the labels that identify a cell
+            if study.runs:  # only logs with settings need cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

@@ -124,7 +124,7 @@ def count_played(rows: Iterable[Result]) -> int:
     return len(played(rows))
 
 
-# the last columns of every results table
+# The last columns of all results tables.
 QUALITY = ["missing", "over window", "unreadable"]
 
 

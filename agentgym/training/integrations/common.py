@@ -23,9 +23,9 @@ from agentgym.training.rollout.models.plain_chat import as_text
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
 
-# context strategies that change earlier messages
+# Context strategies that change earlier messages.
 _EDITS = ("clear_results", "clear_thinking", "compaction")
-# for each team, the only agent that keeps one chat for the whole episode
+# For each team: the only agent that has a single chat during an episode.
 _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 

@@ -19,7 +19,7 @@ from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.training.rollout.storage import replacing
 
 Format = Literal["jsonl", "parquet"]
-# rows per Arrow batch, limited because long chats must fit into memory
+# Rows per Arrow batch, limited because long chats must fit into memory.
 _BATCH = 256
 
 

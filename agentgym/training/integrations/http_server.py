@@ -11,15 +11,15 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# hosts that only this machine can reach
+# Hosts that only this machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times as many connections as an episode's clients need
+# An episode's clients need far fewer connections.
 MAX_CONNECTIONS = 128
-# allows for the longest program at the end of a full queue
+# The longest program must finish, even at the end of a full queue.
 REQUEST_SECONDS = 900.0
-# the longest call fits, even if JSON encodes each character as six
+# The longest call must fit, although JSON may encode one character as six.
 MAX_BODY_BYTES = 2 * 2**20
-# shorter tokens can be guessed
+# Shorter tokens can be guessed.
 MIN_TOKEN = 16
 
 
@@ -127,7 +127,7 @@ def server_config(app: ASGIApp, host: str, port: int) -> Any:
         http="h11",
         ws="none",
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=5,  # grace period for running calls after an interrupt
+        timeout_graceful_shutdown=5,  # running calls may finish
         server_header=False,
         log_level="warning",
     )

@@ -61,7 +61,7 @@ from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.models.plain_chat import as_text
 from agentgym.world.world import load_world
 
-# the metadata entry that contains a sample's trajectory
+# The metadata key of a sample's trajectory.
 KEY = "agentgym"
 # Inspect adds the package's name only to tasks in site-packages, and not in an editable install.
 _INSTALLED = {"site-packages", "dist-packages"} & set(Path(__file__).parts)
@@ -133,7 +133,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also runs if an Inspect limit ends the sample, which is then scored
+        finally:  # also if an Inspect limit ends the sample
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())
@@ -157,7 +157,7 @@ def world_score() -> Scorer:
 def _score(trajectory: Trajectory) -> Score:
     last = trajectory.steps[-1].info["detail"] if trajectory.steps else {}
     explanation = trajectory.failure or f"ended by {last.get('ended') or 'its player'}"
-    if trajectory.failure:  # the episode does not measure the policy
+    if trajectory.failure:  # not the policy's fault
         return Score.unscored(explanation=explanation)
     return Score(value=trajectory.reward, explanation=explanation)
 

@@ -35,11 +35,11 @@ from agentgym.training.integrations.http_server import (
     server_config,
 )
 
-# sessions per episode; a client needs one
+# Sessions per episode; each client needs one.
 MAX_SESSIONS = 64
-# longer than a model takes to reply
+# Longer than a model takes to reply.
 IDLE_SECONDS = 1_800.0
-# calls per episode; they run sequentially, and each waiting call holds a connection
+# Maximum number of waiting calls per episode; each of them keeps a connection open.
 MAX_WAITING = 8
 
 
@@ -229,7 +229,7 @@ def http_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for each in apps:  # mounted apps are not started automatically
+            for each in apps:  # mounting does not start apps
                 await stack.enter_async_context(each.router.lifespan_context(each))
             yield
         for episode in episodes:

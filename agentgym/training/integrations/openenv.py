@@ -48,11 +48,12 @@ from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
 
-# tasks per split; task `index` is the instance that `reset(seed=index)` draws from the split
+# Number of tasks per split. Task `index` is the instance that `reset(seed=index)` draws from the
+# split.
 TASKS = 1_000_000
-# number of tasks that `list_tasks` returns; clients get further tasks by index
+# Number of tasks that `list_tasks` returns; clients can get other tasks by index.
 PREVIEW = 100
-# the only split of a stack without splits: all instances of the world
+# A stack without splits has this split, which contains all instances.
 ALL = "all"
 
 

@@ -48,7 +48,7 @@ class ReplyHistory:
                 messages.append(message)
             elif waiting and message.role == "tool":
                 messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the env's error about unreadable calls
+            elif waiting:  # the env reports unreadable calls
                 messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:

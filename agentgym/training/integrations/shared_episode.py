@@ -20,7 +20,7 @@ from agentgym.text.messages import Chat
 from agentgym.training.integrations.common import truncate
 from agentgym.training.rollout import Episode
 
-# the seat of an agent that plays alone
+# The seat of an agent without a team.
 ALONE = ""
 
 

@@ -38,7 +38,7 @@ from agentgym.training.integrations.shared_episode import (
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text
 
-# the module name under which verifiers finds these classes
+# verifiers finds these classes under this module name.
 PLUGIN = "agentgym_verifiers"
 
 
@@ -286,7 +286,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # otherwise verifiers reports the exception group
+            raise errors.exceptions[0] from None  # verifiers would report the group
         finally:
             shared.close()
 

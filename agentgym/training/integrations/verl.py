@@ -185,7 +185,7 @@ def _stop_ids(model: str) -> list[int]:
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return a dataset with each instance's seed and prompt; verl only measures the prompt."""
+    """Return a dataset with each instance's seed and prompt; verl uses only the prompt's length."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

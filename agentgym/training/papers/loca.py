@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 AXIS = "length"
 # Listing the package does not import the task modules.
 _TASKS = "agentgym.envs.loca.tasks."
-# the run of LOCA-bench's table 1, as arguments of `Ablation`
+# Arguments of `Ablation` for LOCA-bench's table 1.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
@@ -153,7 +153,7 @@ def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
 
 
-# the figure's panels: metric, label, scale factor
+# Panels of the figure, as (metric, label, scale factor).
 _PANELS = (
     ("success", "accuracy (%)", 100.0),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001),

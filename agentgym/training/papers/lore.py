@@ -31,9 +31,9 @@ from agentgym.training.evaluation.registry import figure_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# the axes of the paper's curves, with their bin widths
+# The axes of the paper's curves, and the bin width of each axis.
 WIDTHS = {"operations": 10, "height": 5}
-# the runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`
+# Arguments of `Ablation` for TaskWeaver's figures 3 and 4.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     f"lore-{difficulty}": {
         "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),

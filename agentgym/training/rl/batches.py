@@ -242,5 +242,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # otherwise backpropagation stops at a frozen first layer
+    model.enable_input_require_grads()  # without it, a frozen first layer stops gradients
     model.train()

@@ -237,7 +237,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             on_progress(name, done, total)
 
         rivals = config.make_opponents()
-        if config.pool:  # play against the teacher, because self-play always draws
+        if config.pool:  # self-play would always draw
             rivals = dict.fromkeys(config.agents()[1:], adapt(config.make_teacher()))
         player = against(policy, rivals, config.agents())
         write_report(run_ablation(ablation, out, 1, advance, player=player), out)

@@ -145,7 +145,7 @@ class FineTuneConfig(TaskConfig):
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
         lora: dict[str, Any] = {}
-        if self.lora:  # vLLM accepts only some maximum ranks, such as these powers of two
+        if self.lora:  # vLLM accepts only certain maximum ranks
             rank = max(8, 2 ** (self.lora - 1).bit_length())
             lora = {"enable_lora": True, "max_lora_rank": rank}
         return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})

@@ -114,7 +114,7 @@ class GRPO(Trainer[GRPOConfig]):
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
-        if not (config.kl or config.entropy):  # then only rows with an advantage have a gradient
+        if not (config.kl or config.entropy):  # other rows have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
                 return

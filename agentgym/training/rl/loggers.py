@@ -16,7 +16,7 @@ WANDB_RUN = "wandb_run.txt"
 
 
 class Logger(Protocol):
-    """Run of an experiment tracker."""
+    """Logger of an experiment tracker."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record a step's metrics."""

@@ -75,7 +75,7 @@ class SelfPlay(GRPO):
         self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        if played:  # empty if the opponent forfeited every episode before the model's first move
+        if played:  # opponents may forfeit all episodes
             yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:

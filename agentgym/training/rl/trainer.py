@@ -85,7 +85,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # usual for language models; the default of 0.999 forgets gradient spikes too slowly
+        )  # 0.95 is usual for language models; 0.999 forgets gradient spikes too slowly
         self.records = Recorder()
         self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
@@ -149,7 +149,7 @@ class Trainer(Generic[ConfigT]):
             group["lr"] = rate
         self.optimizer.zero_grad()
         total = torch.zeros((), device=self.model.device)
-        for loss in losses:  # frees the graph of one micro-batch before building the next
+        for loss in losses:  # frees the graph of one micro-batch at a time
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm)
@@ -268,7 +268,7 @@ class Recorder:
 def _append(
     lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
 ) -> None:
-    for name, value in values.items():  # tensors stay on their device to avoid synchronisation
+    for name, value in values.items():  # no device synchronisation here
         tensor = (
             value.detach()
             if isinstance(value, torch.Tensor)

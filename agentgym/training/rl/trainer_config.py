@@ -213,7 +213,7 @@ class GRPOConfig(TrainerConfig):
     weight: Literal["episode", "token", "constant"] = "episode"
     kl: LossWeight = 0.0
     entropy: LossWeight = 0.0
-    # more rounds on the same rows teach nothing new
+    # More than 1,000 passes over the same rows are pointless.
     epochs: Annotated[int, Field(ge=1, le=1_000)] = 1
     minibatches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None

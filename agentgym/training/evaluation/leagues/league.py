@@ -206,7 +206,7 @@ def _game(trajectory: Trajectory) -> LeagueGame | None:
     detail = trajectory.steps[-1].info["detail"]
     best = max(rewards.values())
     winners = detail["report"]["team"].get("winners")
-    if winners is None:  # the agents share a task
+    if winners is None:  # a cooperative team
         winners = [agent for agent, reward in rewards.items() if reward == best]
     return LeagueGame(
         tuple(trajectory.labels["line_up"]),
