@@ -59,9 +59,9 @@ class Ablation(Config):
     """Settings of a run. All arms play the same instances, so their differences are paired.
 
     Attributes:
-        horizons: Task sizes on the `axis`.
+        horizons: Task sizes, measured by `axis`.
         seeds: The number of instances per world and horizon.
-        policy: The policy; a trained model plays up to `policy.model.batch_size`
+        policy: The policy to evaluate; a trained model plays up to `policy.model.batch_size`
             episodes at once.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.

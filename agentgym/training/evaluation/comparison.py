@@ -35,7 +35,7 @@ from agentgym.training.evaluation.tables import (
     quality,
 )
 
-# Policies are compared at sizes with this success rate without oracles (LUMINA, section 4.4).
+# Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
 # Maximum distance from `LEVEL` to the bounds of a comparison size's interval.
 NEAR = 0.25

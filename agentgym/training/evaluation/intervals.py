@@ -107,9 +107,9 @@ def differences(
 ) -> dict[Key, Interval]:
     """Return each arm's gain over a baseline arm on the instances played by both.
 
-    `factor` may also compare contexts or policies. Arms without common instances are omitted;
-    policies without common instances are compared unpaired. A group without the baseline raises
-    `ValueError`.
+    Set `factor` to compare contexts or policies instead of arms. Arms without common instances are
+    omitted; policies without common instances are compared unpaired. A group without the baseline
+    raises `ValueError`.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():

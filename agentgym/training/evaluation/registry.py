@@ -58,8 +58,9 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: A function that yields lines and tables. The docstring is the help. `Annotated`
-            parameters become arguments, or options if they are keyword-only or have defaults.
+        run: A function that yields lines and tables. The function's docstring is the help text.
+            `Annotated` parameters become arguments, or options if they are keyword-only or have
+            defaults.
         resumable: Whether rerunning the command resumes an interrupted run.
     """
 

@@ -145,7 +145,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write results, a summary and finally all figures, including the papers'; return the files."""
+    """Write results, a summary and all figures, including those of papers; return the files."""
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)

@@ -23,7 +23,7 @@ from agentgym.world.digests import digest
 CELL = ("policy", "world", "arm", "context", "horizon")
 # Env arguments that change only how an instance is presented.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# Reasons from endpoints and wrappers that mean the model's window was exceeded.
+# Truncation reasons that mean the model's context window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Prefixes of endpoint failures that report an exceeded window.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")

@@ -36,7 +36,7 @@ SUBMISSION = "submission.json"
 SPLIT = "test"
 # Replays take seconds for small worlds, and minutes for offices.
 REPLAYS = 200
-# Maximum number of objections of one kind that are listed.
+# Maximum number of objections to list per kind.
 _SHOWN = 5
 
 

@@ -48,7 +48,7 @@ class ChatRow(EpisodeFacts):
         trainable: The positions of this segment's `replies` in `messages`. Other assistant messages
             are summaries, examples or replies of earlier segments.
         reward: The agent's reward for the whole episode.
-        group_id: The id of GRPO's group: the same for all episodes of a spec and seed, in every
+        group_id: The id of the GRPO group, shared by all episodes of one spec and seed in every
             process.
         episode_id: Equal for all rows of an episode and unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.

@@ -103,7 +103,7 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served; `options` are plain data for `agentgym.make`."""
+    """A world and its wrappers, to be served; `options` are plain data for `agentgym.make`."""
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class FamilyRenderer:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
             the family by the tokenizer's name.
         native_tools: Whether to pass tool schemas to the format.
-        dialect: The call format in replies, which must match the env's.
+        dialect: The call format in replies, which must match the env's format.
     """
 
     def __init__(

@@ -216,8 +216,8 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
-        # Images in the task come from `reset`, but images in earlier messages would have to be in
-        # the dataset.
+        # The task's images come from `reset`, but the dataset cannot contain images of earlier
+        # messages.
         earlier = chat.messages[:-1]
         if any(message.images for message in earlier):
             raise ValueError(

@@ -81,7 +81,7 @@ class Plan(Config):
     """The rows to write.
 
     Attributes:
-        lengths: Names of lengths in the benchmark, or numbers of tokens.
+        lengths: The benchmark's length names, or numbers of tokens.
         samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
         published: Whether to name the tool and the codes as in the published prompts.
     """

@@ -88,7 +88,7 @@ class Metrics:
     """Means over episodes, named as in the paper's tables.
 
     Attributes:
-        SR: Search rounds, in turns.
+        SR: Search rounds, which are turns with a search.
         SC: The share of search-complete episodes.
         ER: Extra searches in search-complete episodes.
         FF: The share of episodes that end with a number.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = "length"
-# Listing the package does not import the task modules.
+# Filtering by path avoids importing the task modules.
 _TASKS = "agentgym.envs.loca.tasks."
 # Arguments of `Ablation` for LOCA-bench's table 1.
 PRESETS: Mapping[str, Mapping[str, Any]] = {

@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
 }
 
-# Figure 6 compares policies at this success rate without oracles (section 4.4).
+# Success rate without oracles at which figure 6 compares policies (section 4.4).
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
 
 register_paper(

@@ -49,7 +49,8 @@ class Batch:
     ) -> Iterator[tuple[torch.Tensor, Self]]:
         """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
 
-        `share` computes rows with long shared prefixes together; other rows are batched by length.
+        With `share`, rows with long shared prefixes are computed together; other rows are batched
+        by length.
         """
         lengths = self.attended.sum(1)
         size = size or len(lengths)

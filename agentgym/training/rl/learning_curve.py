@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentgym.training.rl.trainer import Trainer
 
 CURVE = "curve.jsonl"
-# In the order of a run: random legal play, the teacher, then the model's phases.
+# Phases in the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 
 # Labels and background opacities of the training phases.
@@ -93,7 +93,7 @@ class Curve:
         return next((point for point in reversed(self.points) if point.phase == phase), None)
 
 
-# Called with a phase, its step and its number of steps.
+# Called with the phase, the current step and the number of steps.
 OnProgress = Callable[[str, int, int], None]
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 

@@ -317,7 +317,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the steps in a metrics file with their lines."""
+    """Yield each step of a metrics file, with the step's line."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")

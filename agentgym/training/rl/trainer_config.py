@@ -42,7 +42,7 @@ class TaskConfig(Config):
         opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
             then shows scores against the teacher, where a draw counts half.
-        evaluations: Evaluations within each phase.
+        evaluations: The number of evaluations in each phase.
 
     Raises:
         ValueError: An id, arm, horizon, policy or option is invalid.

@@ -66,7 +66,7 @@ class League(Config):
                 f"a league needs at least two policies with different names, got {', '.join(names)}"
             )
         if not is_team(resolve(self.world)):
-            raise ValueError(f"{self.world} has one agent; a league needs a team such as -match")
+            raise ValueError(f"{self.world} has one agent; name a team, such as RaceWorld-match")
         for policy in self.policies:
             if not policy.is_model:
                 policy.make(self.world)
