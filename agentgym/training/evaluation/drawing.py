@@ -120,7 +120,7 @@ def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> No
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
+    """Return an empty figure; the width and height are in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -55,7 +55,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
             if (stray := next(strays, None)) is not None:
                 raise ValueError(
                     f"{log.path} contains an episode of another ablation ({stray.labels}, seed "
-                    f"{stray.seed}); choose another folder or delete it"
+                    f"{stray.seed}); choose another folder, or delete this one"
                 )
         if grown != study:
             write_text(out / SETTINGS, json.dumps(asdict(grown), indent=1) + "\n")

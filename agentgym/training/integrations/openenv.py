@@ -53,7 +53,7 @@ from agentgym.world.world import load_world
 TASKS = 1_000_000
 # Number of tasks that `list_tasks` returns; clients can get other tasks by index.
 PREVIEW = 100
-# A stack without splits has this split, which contains all instances.
+# Name of the only split of a stack without splits.
 ALL = "all"
 
 

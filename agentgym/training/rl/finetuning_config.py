@@ -21,7 +21,7 @@ from agentgym.world.config import Share, TokenCount
 
 ITSELF: Final = "transformers"
 VLLM: Final = "vllm"
-# vLLM options that follow from training options.
+# vLLM options that are set by training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
 Count = Annotated[int, Field(ge=0, le=MOST)]

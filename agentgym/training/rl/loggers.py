@@ -26,7 +26,7 @@ class Logger(Protocol):
 
 
 def open_loggers(out: Path, step: int, config: TrainerConfig) -> list[Logger]:
-    """Start the selected loggers after a step of a run."""
+    """Return the selected loggers, which continue after a given step."""
     loggers: list[Logger] = []
     if config.tensorboard:
         loggers.append(TensorBoardLogger(out, step))

@@ -128,7 +128,7 @@ def play_league(
 ) -> list[LeagueGame]:
     """Play the games that are missing from a folder, and return all games of the league.
 
-    A killed run resumes. Further policies or episodes add games. The next run retries games in
+    A killed run resumes. New policies or episodes add games. The next run retries games in
     which a policy did not reply.
 
     Raises:
