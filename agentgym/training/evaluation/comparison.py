@@ -116,7 +116,7 @@ def _alike(one: Study, two: Study, column: str) -> bool:
 def comparison_tables(
     results: Sequence[Result], levels: Mapping[str, float] | None = None
 ) -> list[Table]:
-    """Return the tables that compare policies; an empty list for a single policy."""
+    """Return the tables that compare policies, or an empty list for a single policy."""
     results = as_results(results)
     policies = list(results.by("policy"))
     if len(policies) < 2:

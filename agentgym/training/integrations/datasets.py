@@ -158,7 +158,7 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, turns do not number an agent's replies, so the chat length is used.
+    # In a team, `turn` does not count an agent's replies, so use the chat length.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 

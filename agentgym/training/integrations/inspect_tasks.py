@@ -1,4 +1,4 @@
-"""Inspect adapter: `inspect_ai` tasks from worlds with wrappers, and logs from trajectories.
+"""Inspect adapter: worlds as `inspect_ai` tasks, and trajectories as Inspect logs.
 
 The solver plays the env with all wrappers in this process. Each sample's metadata contains the
 trajectory.
