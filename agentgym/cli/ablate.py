@@ -160,8 +160,8 @@ def ablate(
     max_cost: MaxCost = None,
     price: Prices = [],  # noqa: B006
 ) -> None:
-    """Run an ablation of oracles and context strategies. An interrupted run resumes; with more
-    seeds, sizes, arms, contexts, samples or policies, only the missing episodes are played.
+    """Run an ablation of oracles and context strategies. An interrupted run resumes. If seeds,
+    sizes, arms, contexts, samples or policies are added, only the missing episodes are played.
     """
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
@@ -178,7 +178,7 @@ def ablate(
         _check_windows(ablations[0], window)
         for ablation in ablations:
             prepare_ablation(ablation, out)
-            if ablation.policy.is_model:  # fails early if the model cannot be loaded
+            if ablation.policy.is_model:  # load now, so that a missing model fails early
                 ablation.policy.make(ablation.worlds[0])
     _play(ablations, out, workers)
 
@@ -232,7 +232,7 @@ def _policies(
         policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
     columns = [each.column for each in policies]
     if len(set(columns)) != len(columns):
-        raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
+        raise ValueError(f"name one or more distinct policies, got {', '.join(columns)}")
     return policies
 
 
@@ -300,15 +300,13 @@ def compare(
         "runs/compare"
     ),
 ) -> None:
-    """Compare studies: tables and figures of all policies and their differences, paired over common
-    instances.
-    """
+    """Compare the policies of several studies on their common instances."""
     with exit_on_user_error():
         named = {Path(path): name for name, path in map(split_label, folders)}
         if len(named) != len(folders):
             raise ValueError("name each folder only once")
         if out in named:
-            raise ValueError(f"--out {out} is one of the folders; choose another")
+            raise ValueError(f"--out {out} is one of the compared folders; choose another")
         with console.status("scoring trajectories"), TemporaryDirectory() as converted:
             results = load_folders(dict(_run_folders(named, Path(converted))))
         _report(results, out)

@@ -28,9 +28,9 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# Only the end of a traceback is shown, because it contains the error.
+# The error is at the end of a traceback.
 _SHOWN_CHARS = 1_500
-# reply characters to show: enough to recognise the cause
+# maximum number of reply characters to show
 _SHOWN_REPLY = 300
 
 

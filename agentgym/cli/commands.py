@@ -1,4 +1,4 @@
-"""The command-line app: its commands, including those that papers register, in the help's order."""
+"""The command-line app and its commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
 class AppCommand(TyperCommand):
-    """Command that rejects a repeated option, and an unwritable `--out` early."""
+    """Command that rejects repeated options, and checks early that `--out` can be written."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         return super().get_short_help_str(1_000)
@@ -180,16 +180,16 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    Only modules that the command line names may be imported from the working folder, which may be
-    somebody else's run.
+    The working folder may contain somebody else's run, so only modules named on the command line
+    may be imported from it.
     """
-    # Python subprocesses, such as `python -c`, would otherwise import from that folder.
+    # Python subprocesses, such as `python -c`, would otherwise import from the working folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():
         try:
             app()
-        except KeyboardInterrupt:  # before typer, which handles interrupts, runs a command
+        except KeyboardInterrupt:  # typer handles later interrupts
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 

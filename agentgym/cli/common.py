@@ -48,7 +48,7 @@ OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a shell completer for names, or for lists of names separated by any of `joints`."""
+    """Return a shell completer for names, or for names joined by characters in `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
@@ -148,11 +148,9 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them to a new or empty folder; raise ValueError for another
-    folder.
-    """
+    """Write filled-in templates to a folder; raise ValueError if the folder has files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} already exists; choose another or an empty folder")
+        raise ValueError(f"{folder} already exists; choose a new or empty folder")
     for source, place in files.items():
         path = folder / string.Template(place).substitute(words)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +177,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Print that a run can resume if anything was saved."""
+    """After an error, print that the run can resume if any progress was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
@@ -200,7 +198,7 @@ def _holds_progress(out: Path | None) -> bool:
 
 
 def progress_bar() -> Progress:
-    """Return a progress bar with finished parts and remaining time."""
+    """Return a progress bar that shows the completed count and the remaining time."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -227,7 +225,7 @@ def split(text: str) -> list[str]:
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return labels and policies; if each name is a seat, they form one policy."""
+    """Return (label, policy) pairs; policies of single seats are joined into one policy."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]
@@ -319,7 +317,7 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name:
-            raise ValueError(f"{flag} takes name=value, got {option!r}")
+            raise ValueError(f"{flag} must be name=value, got {option!r}")
         if name in parsed:
             raise ValueError(f"{flag} sets {name} twice; set it once")
         parsed[name] = _parse_value(value)
@@ -327,7 +325,7 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def parse_world_options(options: list[str], *, taken: Sequence[str]) -> dict[str, Any]:
-    """Parse options of a world; refuse those that the command sets."""
+    """Parse world options; reject options that the command sets itself."""
     parsed = parse_options(options)
     for path in parsed:
         name = path.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""The command `doctor`: finds damage in a run's files and moves it aside, to be replayed."""
+"""The command `doctor`: find damaged parts of a run's files and move them aside."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, t
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 from agentgym.training.viewer.log_lines import is_trajectory
 
-# suffix of files that receive damaged parts
+# Suffix of the files that receive damaged parts.
 SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# The slow module that reads this file is imported on demand.
+# The module that reads this file is slow, so it is imported on demand.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -70,7 +70,7 @@ class FileFault:
 
     Attributes:
         cost: The data lost by moving the damaged part aside.
-        line: The damaged line, from 1; None for the whole file.
+        line: The number of the damaged line, from 1; None if the whole file is damaged.
     """
 
     path: Path
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# Readers by file name, with the data lost by moving a damaged file aside.
+# For each file: a function that reads it, and the cost of moving it aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

@@ -69,7 +69,7 @@ def list_worlds(
         bool, typer.Option("--all", help="Include presets and teams, without shortening lines.")
     ] = False,
 ) -> None:
-    """List the worlds; with words or --all, also presets and teams."""
+    """List the worlds; search words or --all include presets and teams."""
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())
@@ -143,7 +143,7 @@ def rollout(
     with exit_on_user_error():
         if len(policy) > 1 and not all(map(read_seats, policy)):
             raise ValueError(
-                f"rollout plays one policy, or one per seat such as player_0=oracle, got "
+                f"rollout takes one policy, or one per seat, such as player_0=oracle, got "
                 f"{', '.join(policy)}; compare policies with `agentgym ablate`"
             )
         config = PolicyConfig(
@@ -206,11 +206,11 @@ def _check(
     if window is not None or "window=" in context:
         check_window(env_spec, seed)
     if out is not None and out.is_dir():
-        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}")
+        raise ValueError(f"--out {out} is a folder; name a file, such as {out / 'run.jsonl'}")
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
-    """Write the settings of a rollout next to its log, or compare them with existing ones.
+    """Write the settings of a rollout next to its log, or compare them with the existing settings.
 
     Raises ValueError if the log belongs to another run, RunLockedError if it is being written.
     """

@@ -1,4 +1,4 @@
-"""The command `export`: a run as an Inspect log, or a task's program as runnable files."""
+"""The command `export`: write a run as an Inspect log, or a program as runnable files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.play.env import tool_env
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.extras import needs_extra
 
-# the module that an exported main.py imports first
+# The exported main.py imports this module first.
 HELPER = "each_once.py"
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
@@ -52,7 +52,7 @@ def _to_inspect(run: Path, log: Path) -> int:
     with needs_extra("exporting Inspect logs", "inspect"):
         from agentgym.training.integrations.inspect_tasks import write_log  # noqa: PLC0415 - an extra
     if not run.is_dir():
-        raise ValueError(f"--to inspect takes the folder of a run, got {str(run)!r}")
+        raise ValueError(f"--to inspect requires the folder of a run, got {str(run)!r}")
     if log.suffix not in (".eval", ".json") or log.exists():
         raise ValueError(f"the log must be a new .eval or .json file, got {str(log)!r}")
     episodes = list(log_of(run))
@@ -65,11 +65,11 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a program's files and the helper module that runs each main once."""
+    """Return a task's program files, plus a helper module that runs each `main` only once."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):
-        raise ValueError(f"{env_id} has no program to export; only CodeWorld has one")
+        raise ValueError(f"{env_id} has no program to export; choose a CodeWorld task")
     files = dict(world.files())
     return {
         **files,
@@ -81,10 +81,10 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write files to a new or empty folder; raise ValueError for another folder."""
+    """Write files to a folder; raise ValueError if the folder has files."""
     folder.mkdir(parents=True, exist_ok=True)
     if next(folder.iterdir(), None):
-        raise ValueError(f"the folder {str(folder)!r} is not empty; choose another one")
+        raise ValueError(f"the folder {str(folder)!r} is not empty; choose an empty folder")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
 

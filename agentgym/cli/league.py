@@ -51,8 +51,9 @@ def league(
     endpoint: EndpointOptions = [],  # noqa: B006
     out: Out = Path("runs/league"),
 ) -> None:
-    """Let every policy play every seat against every other, and rate them. An interrupted league
-    resumes; with more policies or episodes, only the missing games are played.
+    """Play all pairs of policies in all seats, and rate the policies. An
+    interrupted league resumes. If policies or episodes are added, only the missing games are
+    played.
     """
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)

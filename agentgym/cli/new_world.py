@@ -53,7 +53,7 @@ def _package(name: str) -> str:
             "standard library module"
         )
     installed = importlib.util.find_spec(package)
-    if installed is not None and installed.origin is not None:  # a plain folder has no origin
+    if installed is not None and installed.origin is not None:  # a namespace package has no origin
         raise ValueError(f"{name!r} is already installed ({installed.origin}); choose another name")
     return package
 

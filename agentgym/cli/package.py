@@ -1,4 +1,4 @@
-"""The command `package`: write an installable package of a stack for a hub."""
+"""The command `package`: package a world for OpenEnv or the verifiers hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-# Paths of files whose names differ from their templates' names.
+# Output paths of templates that are stored under another name.
 _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 

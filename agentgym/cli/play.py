@@ -28,19 +28,18 @@ HELP = """Type a call, such as {example}, or just the name of a tool without arg
   tools   list the tools            state   summarise what you know
   best    show the optimal calls    chat    show the whole chat
   quit    leave (or Ctrl-D)"""
-# The start of the tool schemas in a system message, which would fill the screen.
+# The system message is cut here, because the tool schemas would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
 _TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
-# labels of episodes played by people
 _LABELS = {"policy": "human"}
-# optimal calls to list; a world may have thousands
+# Maximum number of optimal calls to list; a world may have thousands.
 _SHOWN = 10
 
 
 class TerminalGame:
-    """An episode played by a person, starting with `episode`."""
+    """A terminal session in which a person plays `episode`."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
@@ -64,7 +63,7 @@ class TerminalGame:
         return _paragraphs(Chat(tuple(map(self._brief, new))).to_text(), self._board())
 
     def enter(self, line: str) -> str:
-        """Run a command or play a call; return the text to show."""
+        """Run a command or play a tool call, and return the text to show."""
         if line in self._commands:
             return self._commands[line]()
         reply = self._reply(line)

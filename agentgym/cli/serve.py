@@ -100,7 +100,7 @@ def serve(
     with exit_on_user_error():
         if openenv:
             if any((stdio, out, sizes, agent, seed, episodes != 1)):
-                raise ValueError("--openenv requires --http, and its clients choose the episodes")
+                raise ValueError("--openenv requires --http, and the clients choose the episodes")
             _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)
             return
         if len(targets) > 1:
@@ -162,7 +162,7 @@ def _open(
             [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
         )
     if not sizes or seed:
-        raise ValueError("--out requires --horizons, and its seeds start at 0")
+        raise ValueError("--out requires --horizons and cannot be used with --seed")
     ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
     return mcp_runs.open_run(ablation, out, most or len(ablation.cells()))
 

@@ -44,7 +44,7 @@ def parse_price(text: str) -> Price:
     try:
         prompt, reply = map(float, text.split(","))
     except ValueError:
-        raise ValueError(f"--price takes PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
+        raise ValueError(f"--price must be PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
     return Price(prompt, reply)
 
 
@@ -54,7 +54,7 @@ def limit_cost(
     """Make endpoint policies stop before a request exceeds the maximum cost, which includes earlier
     runs in `out`.
 
-    Raises ValueError without a price, or if no policy is behind an endpoint.
+    Raises ValueError if a price is missing, or if no policy uses an endpoint.
     """
     if most is None:
         return list(policies)

@@ -1,4 +1,4 @@
-"""The commands `submit` and `review`: results in one file, and its check against the episodes."""
+"""The commands `submit` and `review`: write results to one file, and check the file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def review(
     """Check a submission against its episodes and replay a sample; exit with 1 if it is rejected."""
     with exit_on_user_error():
         if not submission.is_file():
-            raise ValueError(f"{submission} does not exist; name a file of `agentgym submit`")
+            raise ValueError(f"{submission} does not exist; name a file from `agentgym submit`")
         _show(list(objections(Submission.load(submission), run, replay, seed)), run)
     typer.echo(f"{submission} agrees with {run}")
 

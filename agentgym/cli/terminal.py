@@ -12,10 +12,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _KEPT = "\n\t"
-# Escape sequences start with a control (Cc), bidi overrides are formats (Cf), and no terminal can
-# encode a lone surrogate (Cs).
+# Escape sequences start with a control character (Cc), bidi overrides are format characters (Cf),
+# and lone surrogates (Cs) cannot be encoded.
 _HIDDEN = ("Cc", "Cf", "Cs")
-# These characters join the parts of an emoji; they reorder and hide nothing.
+# Joiners connect the parts of an emoji and cannot hide or reorder text.
 _JOINERS = "\u200c\u200d"
 
 

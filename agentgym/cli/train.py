@@ -183,7 +183,7 @@ def train(
     seed: RunSeed = 0,
     out: Out = Path("runs/train"),
 ) -> None:
-    """Train a small transformer from scratch, or fine-tune a model: cloning, then GRPO.
+    """Train a small transformer from scratch, or fine-tune a language model, by cloning and GRPO.
 
     An interrupted command resumes.
     """
@@ -234,23 +234,23 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    # The classes of parameter sources differ between typer releases, but their names do not.
+    # Sources are compared by name, because their class differs between typer releases.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
         raise ValueError(
-            f"--config contains all settings; change {other[0]} in {path} or with --setting"
+            f"--config replaces all other options; change {other[0]} in {path} or with --setting"
         )
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is no TOML file: {error}") from None
+        raise ValueError(f"{path} is not a valid TOML file: {error}") from None
     return settings | {name: command.params[name] for name in ("model", "seed") if name in given}
 
 
 def _read_opponents(texts: list[str]) -> dict[str, str]:
     if wrong := [text for text in texts if not read_seats(text)]:
-        raise ValueError(f"--opponent takes SEAT=POLICY, such as player_1=oracle, got {wrong[0]!r}")
+        raise ValueError(f"--opponent must be SEAT=POLICY, like player_1=oracle, got {wrong[0]!r}")
     return read_seats(",".join(texts))
 
 
@@ -310,7 +310,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar and prints resumptions and new points."""
+    """Return a callback that advances the progress bar and prints new points of the curve."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -341,7 +341,7 @@ def summarize_point(point: Point) -> str:
 
 
 def comparison(before: list[Result], after: list[Result]) -> Table:
-    """Return success and step accuracy of each arm and horizon, before and after."""
+    """Return success and step accuracy by arm and horizon, before and after fine-tuning."""
     columns = [
         summarize(results, ("arm", "context", "horizon"), metric)
         for metric in ("success", "step_accuracy")
@@ -357,10 +357,10 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 
 def parse_cells(text: str) -> dict[str, Any]:
-    """Parse an evaluation's arms and horizons."""
+    """Parse the arms and horizons of an evaluation."""
     arms, colon, horizons = text.partition(":")
     if not colon or not split(horizons):
-        raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
+        raise ValueError(f"--eval must be ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
     return {
         "eval_arms": parse_arms(arms),
         "eval_horizons": parse_sizes(horizons, "horizons of --eval"),

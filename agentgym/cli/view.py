@@ -1,4 +1,4 @@
-"""The command `view`: the episodes of a run in a browser."""
+"""The command `view`: show the episodes of a run in a browser."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def view(
             return
         server = ViewerServer(index, view_of, port)
     typer.echo(f"serving {', '.join(map(str, runs))} at {server.url} (press Ctrl-C to stop)")
-    sys.stdout.flush()  # a program that reads this output through a pipe waits for the address
+    sys.stdout.flush()  # A program behind a pipe may be waiting for the address.
     if browser:
         webbrowser.open(server.url)
     try:

@@ -1,4 +1,4 @@
-"""Optional dependencies: lazily loaded modules, and one clear error when an extra is missing."""
+"""Optional dependencies: modules are loaded lazily, and a missing extra raises a clear error."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if (error.name or "").startswith("agentgym"):  # a bug in this package, which no extra fixes
+        if (error.name or "").startswith("agentgym"):  # a bug, not a missing extra
             raise
-        # Report the outermost purpose, which the user knows, and the innermost cause, which names
-        # the package.
+        # If calls are nested, the outermost purpose is familiar to the user, and the innermost
+        # cause names the package.
         cause = error.__cause__ if isinstance(error, MissingExtraError) else error
         raise MissingExtraError(
             f"{purpose} needs its extra: {install_command(extra)} ({cause})"
@@ -57,8 +57,8 @@ class _Finder(MetaPathFinder):
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
     """Return a package's `__getattr__` (PEP 562) that loads slow or optional modules on first use.
 
-    `extras` maps each module to its extra and its exported names, separated by spaces. A module's
-    own name exports the module; a module without names is only imported directly.
+    `extras` maps each module to its extra and its exported names, separated by spaces. A module
+    that lists its own name is exported itself; a module without names is not exported.
     """
     homes = {
         name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()

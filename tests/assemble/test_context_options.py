@@ -162,5 +162,5 @@ def test_an_argument_is_given_in_one_place() -> None:
 
 
 def test_a_trainer_that_keeps_the_history_sees_a_window_in_the_text() -> None:
-    with pytest.raises(ValueError, match="so window cannot edit it"):
+    with pytest.raises(ValueError, match="so window cannot be used"):
         growing_spec("X", "y", "ListWorld", {"context": "none:window=2k"})

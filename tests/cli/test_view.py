@@ -33,7 +33,7 @@ def test_a_run_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
         assert done.exit_code == 2
         assert problem in done.stderr
     done = CliRunner().invoke(app, ["view", str(write_run(tmp_path)), "--price", "cheap"])
-    assert (done.exit_code, "--price takes PROMPT,REPLY" in done.stderr) == (2, True)
+    assert (done.exit_code, "--price must be PROMPT,REPLY" in done.stderr) == (2, True)
 
 
 def test_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Scoring of trajectories: ablations, confidence intervals, tables, figures and the report.
 
-Papers register their additions with `register_paper`. Figures need the extra `cli`.
+Papers register their additions with `register_paper`. Figures require the extra `cli`.
 """
 
 from typing import TYPE_CHECKING

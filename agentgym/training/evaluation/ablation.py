@@ -59,16 +59,17 @@ class Ablation(Config):
     """Settings of a run. All arms play the same instances, so their differences are paired.
 
     Attributes:
-        horizons: Task sizes on the `axis`.
+        horizons: Task sizes, measured by `axis`.
         seeds: The number of instances per world and horizon.
-        policy: A trained model plays up to `policy.model.batch_size` episodes at once.
+        policy: The policy to evaluate; a trained model plays up to `policy.model.batch_size`
+            episodes at once.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
-        options: Keyword arguments by world; `""` applies to all.
+        options: Keyword arguments by world; `""` applies to all worlds.
         contexts: Context strategies to compare; each may join several with `+` and give arguments,
             as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
-        window: The context window in tokens; None means the paper's with a strategy, otherwise no
-            limit.
+        window: The context window in tokens. If None, runs with a strategy use the paper's window,
+            and other runs have no limit.
         axis: The measure of size: `horizon`, an optimal policy's turns
             (`World.config_for_horizon`), or a world option.
         samples: Episodes per instance.
@@ -97,7 +98,7 @@ class Ablation(Config):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(
-                    f"{name} must list at least one value, and none twice, got {list(values)}"
+                    f"{name} must list one or more distinct values, got {list(values)}"
                 )
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(
@@ -106,8 +107,8 @@ class Ablation(Config):
             )
         if self.samples > 1 and not self.policy.draws:
             raise ValueError(
-                f"{self.samples} samples of {self.policy.name} at temperature 0 would be equal; "
-                "set a temperature above 0"
+                f"{self.samples} samples of {self.policy.name} at temperature 0 would be "
+                "identical; set a temperature above 0"
             )
         if any(self.axis in options for options in self.options.values()):
             raise ValueError(
@@ -176,10 +177,9 @@ class Ablation(Config):
         *,
         shared: bool = False,
     ) -> Trajectory:
-        """Play one episode, which fails if the policy cannot reply; raise only a fatal
-        `PolicyError`.
+        """Play one episode. A policy error fails the episode; only a fatal `PolicyError` is raised.
 
-        If `shared`, the player's usage includes other episodes and is not recorded.
+        If `shared`, the player's token usage includes other episodes and is not recorded.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
@@ -196,7 +196,7 @@ class Ablation(Config):
         return finish(episode.trajectory(failure), counts)
 
     def lost(self, cell: Cell, cause: str) -> Trajectory:
-        """Return the trajectory of a cell that could not be played."""
+        """Return a trajectory without steps for a cell that could not be played."""
         spec_text = str(self.spec(*cell[:4]).to_json())
         return Recording(spec_text, cell.seed, Chat(), self.labels(cell)).trajectory(cause)
 
@@ -217,7 +217,7 @@ class Ablation(Config):
 
 def shortest_arm(arm: str) -> str:
     """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
-    order = "SPH"  # the paper's order; other letters follow
+    order = "SPH"  # in the paper's order
     parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
     return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 

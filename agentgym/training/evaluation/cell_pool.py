@@ -46,7 +46,7 @@ class _Worker(Generic[CellT]):
 
     def send(self, cells: Sequence[CellT]) -> None:
         self.cells.extend(cells)
-        with suppress(OSError):  # a dead worker is noticed when its answer is read
+        with suppress(OSError):  # a dead worker fails on `recv`
             self.connection.send(cells)
 
     def read(self) -> Any:
@@ -116,7 +116,7 @@ class _Waiting(Generic[CellT]):
         return next(self._batches, ()) or (self._again.popleft() if self._again else ())
 
     def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Requeue a killed worker's cells, but yield the running one after its last attempt."""
+        """Requeue a killed worker's cells, but yield the running cell after its last attempt."""
         cell, *others = cells
         if others:
             self._again.append(others)
@@ -142,7 +142,7 @@ def play_cells(
                 pool.append(_start(play))
                 pool[-1].send(batch)
             for worker in pool:
-                # Send more cells before the last one ends, so that a worker never idles.
+                # Send more cells before the last cell ends, so that workers never idle.
                 while len(worker.cells) < 2 and (batch := waiting.take()):
                     worker.send(batch)
             busy = {worker.connection: worker for worker in pool if worker.cells}

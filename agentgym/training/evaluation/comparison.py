@@ -35,9 +35,9 @@ from agentgym.training.evaluation.tables import (
     quality,
 )
 
-# success rate without oracles at the comparison sizes (LUMINA, section 4.4)
+# Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# A comparison size's interval contains that rate and extends less than this to either side.
+# Maximum distance from `LEVEL` to the bounds of a comparison size's interval.
 NEAR = 0.25
 
 
@@ -116,7 +116,7 @@ def _alike(one: Study, two: Study, column: str) -> bool:
 def comparison_tables(
     results: Sequence[Result], levels: Mapping[str, float] | None = None
 ) -> list[Table]:
-    """Return the tables that compare several policies; none for one."""
+    """Return the tables that compare policies, or an empty list for a single policy."""
     results = as_results(results)
     policies = list(results.by("policy"))
     if len(policies) < 2:
@@ -146,7 +146,7 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
 
 
 def pass_table(results: Sequence[Result]) -> list[Table]:
-    """Return the pass@k table; none if each instance was played once."""
+    """Return the pass@k table, or an empty list if each instance was played only once."""
     results = as_results(results)
     most = min(map(len, group_by(results.everything, *CELL, "seed").values()), default=0)
     if most < 2:
@@ -225,8 +225,8 @@ class Level:
 def find_levels(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> dict[tuple[str, str], Level]:
-    """Return each policy's size per world whose success rate without oracles is nearest to the
-    target.
+    """Return, for each policy and world, the size at which success without oracles is nearest to
+    the target.
 
     Ties go to the smaller size; `by_world` overrides the target. A world without oracle-free
     episodes raises `ValueError`.
@@ -237,8 +237,8 @@ def find_levels(
         bare = [row for row in each if not row.arm]
         if all(row.missing for row in bare):
             raise ValueError(
-                f"{policy!r} has no episodes without oracles in {world} to level by; run the arm "
-                "none"
+                f"{policy!r} has no episodes without oracles in {world}, so it has no comparison "
+                "size; run the arm none"
             )
         wanted = (by_world or {}).get(world, success)
         rates = {}
@@ -253,7 +253,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> Results:
-    """Return episodes at the sizes of `find_levels`, at which effects are comparable (figure 6)."""
+    """Return the episodes at the sizes from `find_levels`, to compare effects (figure 6)."""
     levels = find_levels(results, success, by_world)
     return as_results(results).where(
         lambda row: row.horizon == levels[row.policy, row.world].horizon

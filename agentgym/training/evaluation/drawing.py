@@ -1,4 +1,4 @@
-"""House style of all figures. Loads matplotlib: import this module only to draw."""
+"""The style of all figures. This module loads matplotlib, so import it only to draw."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.tables import arm_label, context_label
 from agentgym.training.rollout.storage import replacing
 
-# figure widths in inches: one and two columns of a printed page
+# Figure widths in inches, for one and two columns of a printed page.
 COLUMN, PAGE = 3.4, 6.9
-# width of row names, in inches
+# row name width, inches
 _NAMES = 1.1
-# Characters per inch at 7 points; capitals need more room.
+# Average characters per inch at 7 points.
 _PER_INCH = 15
-_LINE = 0.14  # line height at 7 points, in inches
+_LINE = 0.14  # line height in inches
 
-# Okabe and Ito's palette suits all kinds of colour vision.
+# The palette of Okabe and Ito is safe for colour-blind readers.
 _COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#E69F00")
 _MARKERS = "osD^vPX<>ph*"
-# Styles of one colour differ in dashes or hatches.
+# Styles with the same colour differ in dashes or hatches.
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
-# offset in points that separates the intervals of two lines
+# Offset between neighbouring lines, in points.
 SHIFT = 1.5
 _POOLED = {
     "horizon": "sizes",
@@ -61,9 +61,8 @@ _POOLED = {
     "context": "context strategies",
     "world": "worlds",
 }
-# Maximum number of cells named in a caption; more would crowd the figure.
+# Maximum number of cells named in a caption.
 _NAMED = 4
-# sharp on screens; SVG and PDF are for print
 _DPI = 200
 
 
@@ -85,7 +84,7 @@ def bar_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     for name, place in _places(names).items():
         colour = _COLOURS[place % len(_COLOURS)]
         hatch = _HATCHES[place // len(_COLOURS) % len(_HATCHES)]
-        # A hatch has the edge's colour, so it needs a paler face.
+        # Matplotlib draws hatches in the edge colour, so the face must be paler.
         face = to_rgba(colour, 0.2 if hatch else 1)
         styles[name] = {"facecolor": face, "edgecolor": colour, "hatch": hatch}
     return styles
@@ -121,7 +120,7 @@ def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> No
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
+    """Return an empty figure; the width and height are in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -130,7 +129,7 @@ def new_grid(
 ) -> tuple[Figure, list[Sequence[Axes]]]:
     """Return a figure one or two page columns wide, with `count` columns of `rows` panels.
 
-    Each panel is `height` inches high; at most `most` columns are side by side.
+    Each panel is `height` inches high, and each row has at most `most` columns.
     """
     blocks = ceil(count / most)
     across = ceil(count / blocks)
@@ -165,9 +164,9 @@ def _figure(panel: Axes) -> Figure:
 
 
 def fit(text: str, inches: float) -> str:
-    """Wrap a text to a width in inches, breaking a single name at its capitals."""
+    """Wrap text to a width in inches; a single long name breaks before capital letters."""
     width = max(7, round(_PER_INCH * inches))
-    text = text.replace(" %", "\u00a0%")  # a line must not start with the unit
+    text = text.replace(" %", "\u00a0%")  # keep a line from starting with %
     if " " in text:
         return fill(text, width).replace("\u00a0", " ")
     return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
@@ -210,9 +209,9 @@ def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]]) -> 
 def add_caption(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str = ""
 ) -> None:
-    """Add a caption with policy, number of instances, averaged fields, remarks and a note.
+    """Add a caption that names the policy, the number of instances, and the averaged fields.
 
-    `shown` are the fields of `Result`, besides the policy, that the figure does not average over.
+    The figure averages over all fields of `Result` except the policy and `shown`.
     """
     results = as_results(results)
     counts, samples = [], []
@@ -247,7 +246,7 @@ def add_caption(
 
 @figure_style()
 def add_note(figure: Figure, text: str) -> None:
-    """Add a text below the panels, and make space for it."""
+    """Add text below the panels, and make space for it."""
     lines = fit(text, figure.get_figwidth())
     figure.supxlabel(lines)
     figure.set_figheight(figure.get_figheight() + _LINE * (lines.count("\n") + 1))
@@ -290,7 +289,7 @@ def draw_line(
 
 
 def shifts(count: int) -> list[float]:
-    """Return shifts in points that keep this many lines apart."""
+    """Return each line's shift in points, so that the intervals of all lines are visible."""
     return [SHIFT * (place - (count - 1) / 2) for place in range(count)]
 
 
@@ -306,7 +305,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # makes a bar of length zero visible as a stroke
+        if value == 0:  # draw empty bars as strokes
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]
@@ -341,7 +340,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def _make_drawable(figure: Figure) -> None:
-    """Disable formulas in texts, and escape undrawable characters."""
+    """Disable math markup in all text, and escape characters that cannot be drawn."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
         text.set_text(_drawable(text.get_text()))
@@ -354,7 +353,7 @@ def _make_drawable(figure: Figure) -> None:
 
 
 def _drawable(text: str) -> str:
-    """Escape invisible characters, and those that the font lacks."""
+    """Escape invisible characters and characters that the font lacks."""
     font = get_font(findfont("DejaVu Sans"))
     shown = []
     for char in text:

@@ -1,4 +1,4 @@
-"""Keys of instances, which show whether evaluation and training overlap."""
+"""Instance keys, which show whether evaluation and training instances overlap."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.world import load_world
 
-# Cache size in instances; the arms of an ablation request the same ones in turn.
+# Number of cached keys; all arms of an ablation request the same keys.
 _MEMORY = 4_096
 
 
 def instance_key(trajectory: Trajectory) -> str:
-    """Return an episode's instance key, as recorded or from spec and seed."""
+    """Return an episode's recorded instance key, or compute the key from the spec and the seed."""
     recorded = trajectory.steps[-1].info["detail"].get("instance") if trajectory.steps else ""
     return recorded or _drawn_key(trajectory.spec, trajectory.seed)
 

@@ -1,11 +1,11 @@
 """Intervals for rates, paired differences and oracle effects, clustered by instance.
 
-A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
-is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
-a cluster if a policy's first prompt and reply agree: its sampling depends only on the text, so the
-episodes are not independent. Worlds are fixed strata.
+A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. Each pair of
+world and seed is one cluster, because its instances resemble each other in every arm and horizon.
+Seeds also share a cluster if a policy's first prompt and reply agree: sampling depends only on the
+prompt, so the episodes are not independent. Worlds are fixed strata.
 
-Estimates use the played episodes; the bounds of rates count missing ones as all failed and as all
+Estimates use the played episodes. Worst and best rates count all missing episodes as failed or as
 solved.
 """
 
@@ -27,17 +27,17 @@ from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_ze
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
-# a weighted sum of rates: weights, and each rate's episodes
+# A weighted sum of rates, as pairs of a weight and episodes.
 Terms = Sequence[tuple[float, Sequence[Result]]]
-_Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
+_Cells = dict[tuple[str, str, int], dict[int, float]]  # (policy, world, size) -> seed -> mean
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
     "missed_prompt_tokens",
 )
-# metrics that are not shares
+# Metrics that are counts, not shares.
 COUNTS = (*TOKENS, "edits", "calls")
-# Suffix for worlds on one side of a comparison whose sides share no instances.
+# Marks the worlds of one policy if two compared policies share no instances.
 _ELSEWHERE = "elsewhere"
 
 
@@ -62,7 +62,7 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "calls": lambda row: (float(row.calls), 0.0),
 }
 
-# Pairs of arms that differ only in one intervention, without and with it.
+# For each intervention: pairs of arms without and with the intervention.
 PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
@@ -73,10 +73,10 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
-    episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
-    possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
-    omitted; if none has it, the value is nan.
+    Episodes are grouped by the fields `by` of `Result`. The metrics are `success`, `step_accuracy`
+    (an episode's share of optimal steps), `alive_step_accuracy` (only among steps taken while
+    success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the
+    metric are omitted; if all are omitted, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -105,19 +105,19 @@ def differences(
     baseline: str = "",
     factor: str = "arm",
 ) -> dict[Key, Interval]:
-    """Return each arm's gain over a baseline arm on the instances that both played.
+    """Return each arm's gain over a baseline arm on the instances played by both.
 
-    `factor` may also compare contexts or policies. Arms without common instances are omitted;
-    policies without common instances are compared unpaired. A group without the baseline raises
-    `ValueError`.
+    Set `factor` to compare contexts or policies instead of arms. Arms without common instances are
+    omitted; policies without common instances are compared unpaired. A group without the baseline
+    raises `ValueError`.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, (factor,), metric)
         if (baseline,) not in arms:
             raise ValueError(
-                f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or "
-                "choose another"
+                f"the group {key} has no episodes of the baseline arm {baseline!r}; play that arm or "
+                "choose another baseline"
             )
         for (arm,), side in arms.items():
             if arm != baseline:
@@ -151,7 +151,7 @@ def effects(
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
     if metric not in _VALUES:
         remedy = list_names(metric, tuple(_VALUES), "metrics")
-        raise ValueError(f"there is no metric {metric!r}; {remedy}")
+        raise ValueError(f"unknown metric {metric!r}; {remedy}")
     rows = results.everything if isinstance(results, Results) else results
     if not rows:
         raise ValueError("there are no results to summarize; run an ablation first")
@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep only common instances; policies without any remain independent samples."""
+    """Keep only common instances; policies without common instances remain independent samples."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -197,7 +197,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each value of the fields to its cluster's first member."""
+    """Map each combination of field values to the first member of its cluster."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:
@@ -225,7 +225,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     column = {cluster: k for k, cluster in enumerate(clusters)}
     sizes = Counter(str(world) for world, _ in clusters)
     total, draws = 0.0, inf
-    shifts = np.zeros(len(clusters))  # each cluster's deviation from the total
+    shifts = np.zeros(len(clusters))
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
@@ -248,21 +248,21 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
-    # If few episodes dominate a mean, its variance is estimated from them.
+    # If a few episodes dominate a mean, they limit the degrees of freedom.
     freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
-        # The smallest change of an episode, averaged over its cluster.
+        # The smallest possible change of one episode, averaged over the episode's cluster.
         change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return around_zero(total, parts, freedom, change, bound)
-    # Agreeing clusters and small cells make a stratum look more certain than it is.
+    # If clusters agree or cells are small, the variance is underestimated.
     capped = len(sizes) > 1 or draws < sum(map(len, cells.values()))
     return rate(total, parts, freedom, draws, most=draws if capped else inf)
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the number of equally weighted draws with the same variance."""
+    """Return how many equally weighted draws would give the same variance."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -273,12 +273,11 @@ def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Return the factor that corrects deviations from a stratum's estimated mean."""
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return the seeds' means by cell; append the smallest changes to `steps`."""
+    """Return seed means by cell, and append the smallest possible changes to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:
@@ -289,6 +288,7 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
         means[cell] = {}
         for seed, some in by_seed.items():
             means[cell][seed] = fmean(value for value, _ in some)
-            # Each of several samples changes its instance's mean proportionally less.
+            # With n samples per instance, one sample changes the instance's mean by 1/n of its own
+            # change.
             steps.append(fmean(step for _, step in some) / len(some))
     return means

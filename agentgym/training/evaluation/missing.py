@@ -11,7 +11,7 @@ from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
-# Maximum number of cells in a note; more would hide the others.
+# Maximum number of cells that a note lists.
 _SHOWN = 5
 
 
@@ -45,7 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with missing episodes, inferred from a full grid if none are recorded."""
+    """Return results with missing episodes; if none are recorded, infer them from a full grid."""
     if isinstance(results, Results):
         return results
     there = played(results)
@@ -71,7 +71,7 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
 
 
 def filled(rows: Iterable[Result], hits: int) -> list[Result]:
-    """Replace missing episodes with one-step episodes: failed (`hits` 0) or optimal (1)."""
+    """Replace each missing episode with a one-step episode: failed if `hits` is 0, optimal if 1."""
     figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]

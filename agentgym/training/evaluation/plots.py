@@ -1,4 +1,4 @@
-"""Figures of an ablation after LUMINA's figures 3 to 6. Loads matplotlib: import only to draw."""
+"""Figures of an ablation, as in LUMINA. This module loads matplotlib, so import it only to draw."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
         set_title(panels[0], world)
         for panel, (metric, label, scale, colour) in zip(panels, _CONTEXT_PANELS, strict=True):
             rates = summarize(rows, ("context",), metric)
-            # Some worlds lack some contexts.
+            # A world may lack some contexts.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
             style = {"facecolor": colour, "edgecolor": colour}
             draw_bars(panel, range(len(contexts)), intervals, [style] * len(contexts), scale=scale)
@@ -82,7 +82,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    Each world has a column with one panel per arm, or one panel for all arms at a single horizon.
+    Each world has a column with one panel per arm. With a single horizon, all arms share a panel.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:
@@ -174,7 +174,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     draw_bars(panel, places, intervals, [styles[names[place]] for place in places])
     name_rows(panel, names)
     panel.set(xlim=(0, 103), xticks=(0, 50, 100))
-    # Values go to the right of the panel, beyond all bars and intervals.
+    # Numbers are printed to the right of the panel, where no bar or interval can cover them.
     beside = panel.get_yaxis_transform()
     for place, interval in zip(places, intervals, strict=True):
         text = f"{100 * interval.value:.0f}{'*' * interval.fragile}"
@@ -227,7 +227,7 @@ def _axis_label(row: Result) -> str:
         return row.axis
     try:
         world = load_world(gymnasium.spec(resolve(row.world)).kwargs["world"])
-    except ValueError:  # the world is not registered in this process
+    except ValueError:  # the world is not registered
         return "task horizon"
     return f"task horizon ({world.horizon_unit})"
 

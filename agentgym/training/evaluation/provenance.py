@@ -30,24 +30,24 @@ _PACKAGE = Path(agentgym.__file__).parent
 _SPEED_ONLY = ("batch_size", "device")
 # Files that determine a model's replies.
 _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
-# Facts shared by all policies of a folder: digests of the package and of the worlds.
+# Fields that all policies of a folder share: digests of the package and of the worlds.
 SOURCES = ("code", "worlds")
-# Facts that older folders lack.
+# Fields that older folders may lack.
 _NEW = (*SOURCES, "modules")
 # Collector classes that wrap a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
-# Digest characters in messages: enough to distinguish versions by eye.
+# Length of digests in messages.
 _SHOWN = 16
 
 
 def provenance(
     config: PolicyConfig, worlds: Iterable[str], policy: Policy | None = None
 ) -> dict[str, Any]:
-    """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
+    """Return JSON-able data that identifies a policy, agentgym's code and the worlds.
 
-    It contains the name, the seed, agentgym's version, and digests of the package and each world. A
-    trained model adds its sampling options and file hash; code adds the digests of its module and
-    imports; an object in memory adds its source digest and its own `provenance`.
+    The data contains the name, the seed, agentgym's version, and digests of the package and the
+    worlds. A trained model adds its sampling options and file hash; a module adds the digests of
+    its code and imports; an object adds its source digest and its `provenance`.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
@@ -90,9 +90,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Describe the first difference between two provenances, ignoring patch versions; empty if
-    none.
-    """
+    """Describe the first difference between two provenances, ignoring patch versions, or return ""."""
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
             continue
@@ -125,11 +123,11 @@ def _owner(policy: Policy) -> Any:
 def _source_digest(owner: Any) -> str:
     try:
         return digest(inspect.getsource(owner))[:_SHOWN]
-    except (OSError, TypeError):  # defined in an interpreter or by `exec`
+    except (OSError, TypeError):  # interactive or executed code
         return ""
 
 
-@lru_cache(maxsize=1)  # the code in memory does not change with the files
+@lru_cache(maxsize=1)  # edits do not affect loaded code
 def _package_digest() -> str:
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
@@ -163,7 +161,7 @@ def module_digests(module: str) -> dict[str, str]:
         waiting += _parents(name)
         if file.suffix == ".py":
             waiting += _imports(file, name)
-    files.pop("__main__", None)  # a script changes as its study grows
+    files.pop("__main__", None)  # scripts change between runs
     digests = {}
     for name, file in sorted(files.items()):
         digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]

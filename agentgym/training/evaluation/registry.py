@@ -14,7 +14,7 @@ from agentgym.training.extras import needs_extra
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Sizes suit the printed page, where text has at least 7 points.
+# Sizes are for printed pages, so all text has at least 7 points.
 _STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
@@ -37,7 +37,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    # Many venues refuse Type 3 fonts, and text must stay selectable.
+    # Many venues reject Type 3 fonts, and text must stay selectable.
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -46,7 +46,7 @@ _STYLE: Any = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Apply the common style of all figures within a block, or as a decorator."""
+    """Apply the common figure style; use as a context manager or decorator."""
     with needs_extra("figures", "cli"):
         from matplotlib import rc_context  # noqa: PLC0415 - slow to import, and an extra
     with rc_context(_STYLE):
@@ -58,8 +58,9 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Yields lines and tables. Its `Annotated` parameters become arguments, or options if
-            they are keyword-only or have defaults; its docstring is the help.
+        run: A function that yields lines and tables. The function's docstring is the help text.
+            `Annotated` parameters become arguments, or options if they are keyword-only or have
+            defaults.
         resumable: Whether rerunning the command resumes an interrupted run.
     """
 
@@ -75,12 +76,12 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        place: The position of its presets; the very first preset is the default of
+        place: The position of the paper's presets; the first preset of all is the default of
             `agentgym ablate`.
-        sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Selects the benchmark's episodes.
-        headline: Whether its tables precede the arm and context tables.
-        levels: The paper's comparison levels: success without oracles, by world.
+        sizes: The meaning of the presets' horizons, shown in the help of `--horizons`.
+        applies: A function that selects the benchmark's episodes.
+        headline: Whether the paper's tables precede the arm and context tables.
+        levels: The success rate without oracles at which the paper compares policies, by world.
     """
 
     title: str

@@ -66,7 +66,7 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return all tables: notes, comparisons of policies, then each policy's arms, contexts and
+    """Return all tables: notes and policy comparisons, then each policy's arms, contexts and
     effects.
     """
     results = as_results(results)
@@ -85,7 +85,7 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def paper_levels() -> dict[str, float]:
-    """Return the papers' comparison levels: success without oracles, by world."""
+    """Return the success rates without oracles at which papers compare policies, by world."""
     levels: dict[str, float] = {}
     for paper in papers():
         levels.update(paper.levels)
@@ -138,14 +138,14 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
         parts.append(fmean(rewards))
         graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
     mean = fmean(parts)
-    # A few equal games prove little if games are won or lost, and more if the payoff is graded.
+    # A few equal scores are weaker evidence if games can only be won or lost.
     change = 0.1 if graded else 1.0
     around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
     return Interval(mean, mean + around.low, mean + around.high)
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write results, a summary and finally all figures, including the papers'; return the files."""
+    """Write results, a summary and all figures, including those of papers; return the files."""
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)
@@ -196,7 +196,6 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
-    """Return each policy's episodes by file-name suffix; the suffix of a single policy is empty."""
     policies = list(results.by("policy").values())
     if len(policies) == 1:
         return {"": policies[0]}
@@ -319,7 +318,7 @@ def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
 def _effects_table(
     results: Results, about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
-    metrics = METRICS[:2]  # metrics that are shares of all episodes and steps
+    metrics = METRICS[:2]  # success rate and step accuracy
     changes: dict[Key, Interval] = {}
     for metric in metrics:
         for key, change in effects(results, ("world",), metric, pairs_of).items():

@@ -19,32 +19,32 @@ from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.seat_policies import against
 from agentgym.world.digests import digest
 
-# the fields of `Result` that identify a cell of the tables
+# Fields of `Result` that identify a cell of a table.
 CELL = ("policy", "world", "arm", "context", "horizon")
-# Env arguments that change only an instance's presentation.
+# Env arguments that change only how an instance is presented.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# Reasons from endpoints and wrappers that mean the model's window was exceeded.
+# Truncation reasons that mean the model's context window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# Beginnings of endpoint failures with this meaning.
+# Prefixes of endpoint failures that report an exceeded window.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
-# Wrappers that have a budget but are not strategies.
+# Wrappers that have a budget but are not context strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The metrics of one episode, or of an expected episode that is `missing`.
+    """The metrics of one episode, or the record of a missing episode.
 
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
-        horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
+        horizon: The requested size: an optimal policy's turns, or the value of the option `axis`.
         success: 1.0 or 0.0; in a duel, whether the first seat won or drew.
-        alive: Steps before which success was still possible.
-        calls: Tool calls, including those made by code.
-        instance: A digest of everything that determines the instance; equal for all arms.
-        opening: A digest of the first prompt and reply, which identifies equal draws of policies
-            whose sampling depends on the text. Empty for scripted policies, which draw by instance.
-        missing: `lost`, `invalid` or `not played` for an episode without metrics.
+        alive: The number of steps taken while success was still possible.
+        calls: The number of tool calls, including calls made by the policy's code.
+        instance: A digest of everything that determines the instance, so all arms share it.
+        opening: A digest of the first prompt and reply, which detects repeated samples; empty for
+            scripted policies, which draw by instance.
+        missing: `lost`, `invalid` or `not played` if the episode has no metrics.
     """
 
     world: str
@@ -76,10 +76,12 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Score an episode recorded with `StepOptimality`; one that exceeded the window is unsolved.
+    """Score an episode recorded with `StepOptimality`; an episode that exceeded the window is
+    unsolved.
 
     Raises:
-        ValueError: The trajectory lacks its world, arm or horizon, has no steps, or is a failure.
+        ValueError: The trajectory failed, has no steps, or lacks the label for world, arm or
+            horizon.
     """
     labels = trajectory.labels
     over_window = is_over_window(trajectory)
@@ -128,12 +130,12 @@ def _check_scorable(trajectory: Trajectory, over_window: bool) -> None:
     if trajectory.failure and not over_window:
         raise ValueError(
             f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
-            "so leave it out"
+            "so omit it"
         )
     for name in ("world", "arm", "horizon"):
         if name not in trajectory.labels:
             raise ValueError(
-                f"the trajectory of seed {trajectory.seed} has no label {name!r}: record it with "
+                f"the trajectory of seed {trajectory.seed} has no label {name!r}; record it with "
                 "an ablation"
             )
     if not trajectory.steps and not over_window:
@@ -176,7 +178,7 @@ def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
 
 
 def hash_prompt(chat: Chat) -> str:
-    """Return a digest of a prompt without ids and timestamps, which differ by instance."""
+    """Return a digest of a prompt, ignoring ids and timestamps, which differ between episodes."""
     messages = []
     for message in chat.messages:
         data = message.to_dict()
@@ -190,7 +192,7 @@ def _model_of(labels: Mapping[str, Any]) -> str:
     return "" if name == labels.get("policy", "") else str(name)
 
 
-@lru_cache(maxsize=4_096)  # the arms of an ablation request the same ones in turn
+@lru_cache(maxsize=4_096)  # all arms share instances
 def instance_of(spec: str, seed: int) -> str:
     """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})
@@ -199,7 +201,7 @@ def instance_of(spec: str, seed: int) -> str:
 
 
 def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]:
-    """Group the episodes by one field, or a tuple of several, in order."""
+    """Group the episodes by one or more fields, keeping their order."""
     key = attrgetter(*fields)
     groups: dict[Any, list[Result]] = {}
     for row in results:
@@ -218,7 +220,7 @@ def ordered_arms(results: Iterable[Result]) -> list[str]:
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """Return the played context strategies: none, single ones, stacks."""
+    """Return the played context strategies in order: none, single strategies, combinations."""
 
     def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
@@ -259,9 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; with opponents, the share of games that another seat
-    won.
-    """
+    """Return the share of solved episodes or, with opponents, of games won by another seat."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
@@ -278,7 +278,7 @@ def evaluate(
     num_envs: int = 64,
     opponents: Mapping[str, PolicyLike] | None = None,
 ) -> float:
-    """Return the success rate on seeds from 0 on, which training does not use.
+    """Return the success rate on seeds 0, 1, ..., which training does not use.
 
     Raises:
         RuntimeError: Every episode is a failure.

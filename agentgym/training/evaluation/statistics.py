@@ -2,7 +2,7 @@
 
 Rates have Wilson intervals with the effective number of episodes (Korn and Graubard 1998).
 Differences have t intervals over the clusters plus two artificial clusters, one on each side of
-zero (Bonett and Price 2012). This ensures that no interval has zero width.
+zero (Bonett and Price 2012). The artificial clusters ensure that no interval has zero width.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from agentgym.text.validation import check_float, check_int
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 _NORMAL = NormalDist()
-# For 95 % intervals: the probability outside, and the quantile.
+# The significance level of 95 % intervals, and the corresponding normal quantile.
 _ALPHA = 0.05
 _LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
-# From here on, the quantiles of Student's t and the normal distribution differ by 0.1 %.
+# With 1,000 degrees of freedom, Student's t is almost normal: quantiles differ by 0.1 %.
 _MANY = 1_000
 
 
@@ -32,17 +32,18 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: Two-sided p-value of a difference, below 0.05 exactly if the interval excludes 0;
-            None for a share.
+        p_value: Two-sided p-value of a difference, below 0.05 if and only if the interval excludes
+            0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
-        worst: The share if all missing episodes fail; `best`: the share if all succeed.
+        worst: The share if all missing episodes had failed; `best` is the share if all had
+            succeeded.
     """
 
     value: float
     low: float
     high: float
-    p_value: float | None = None  # if it were nan, equal intervals would differ from Python 3.13 on
+    p_value: float | None = None  # nan would differ from itself
     count: int = field(default=0, compare=False)
     missing: int = field(default=0, compare=False)
     worst: float = field(default=nan, compare=False)
@@ -70,19 +71,19 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
-    """Return the p-values of a table's changes, corrected for their number."""
+    """Return the p-values of a table's changes, corrected for multiple comparisons."""
     return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, the mean of the clusters' contributions `parts`.
+    """Return the Wilson interval of a share, the mean of the clusters' contributions (`parts`).
 
-    `freedom` is the degrees of freedom of their variance, `draws` the number of independent
-    episodes if no variance is observed, and `most` the maximum effective number of episodes.
+    `freedom` is the variance's degrees of freedom, `draws` the effective number of episodes if no
+    variance is observed, and `most` the maximum effective number.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
-    # At 0 or 1, or with one cluster, no variance is observed, and draws count as independent.
+    # At 0 or 1, or with one cluster, no variance is observed, and draws are assumed independent.
     one_each = draws == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = min(most, value * (1 - value) / variance), t_quantile(freedom)
@@ -92,15 +93,14 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, the mean of the clusters' contributions
-    `parts`.
+    """Return the interval and p-value of a difference, the mean of the contributions `parts`.
 
-    The artificial clusters contribute `change` and its negative; `bound` is the largest possible
+    The artificial clusters contribute `change` and `-change`; `bound` is the largest possible
     difference.
     """
     padded = np.append(parts, [change, -change])
-    # Bonett and Price assume one pair per seed, whose counts determine the variance. Estimated
-    # variances use Student's t, and artificial seeds count only if the real ones hardly differ.
+    # Bonett and Price assume binary outcomes with one pair per seed. Other variances are estimated,
+    # with Student's t; the artificial clusters matter only if the real clusters hardly differ.
     if change == 1.0 and np.allclose(parts, np.round(parts)):
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))
@@ -109,17 +109,17 @@ def around_zero(
         error = sqrt(
             max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
         )
-    if not error:  # all token counts are equal
+    if not error:  # for example, equal token counts
         return Interval(total, total, total, 1.0)
     half = t_quantile(freedom) * error
     low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
-@lru_cache  # the same few degrees of freedom recur in all rows of a table
+@lru_cache  # the same few values recur
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # 12.7 is the largest quantile, at one degree of freedom
+    low, high = 0.0, 16.0  # the largest quantile is 12.7
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:
@@ -148,7 +148,7 @@ def _two_sided(t: float, freedom: int) -> float:
 
 
 def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a share with its Wilson interval; `successes` may sum scores in [0, 1]."""
+    """Return a share with its Wilson interval; `successes` may be a sum of scores in [0, 1]."""
     check_int("trials", trials, 1, 10**9)
     check_float("successes", successes, 0, trials)
     check_float("confidence", confidence, 0.5, 0.9999)
@@ -160,5 +160,5 @@ def _score_interval(share: float, trials: float, quantile: float) -> Interval:
     middle = (share + square / (2 * trials)) / (1 + square / trials)
     spread = share * (1 - share) / trials + square / (4 * trials**2)
     half = quantile * sqrt(spread) / (1 + square / trials)
-    # At 0 and 1, rounding could exclude the share itself.
+    # Without `min` and `max`, rounding could exclude a share of 0 or 1.
     return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

@@ -1,4 +1,4 @@
-"""Run ablations: play the episodes that a study's folder lacks."""
+"""Run ablations: play the episodes that are missing from a study's folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.seat_policies import adapt
 from agentgym.training.rollout.storage import write_text
 
-# a worker's third death is no accident
+# After three deaths, the cell itself probably kills its worker.
 RETRIES = 2
 
 
@@ -55,7 +55,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
             if (stray := next(strays, None)) is not None:
                 raise ValueError(
                     f"{log.path} contains an episode of another ablation ({stray.labels}, seed "
-                    f"{stray.seed}); choose another folder or delete it"
+                    f"{stray.seed}); choose another folder, or delete this one"
                 )
         if grown != study:
             write_text(out / SETTINGS, json.dumps(asdict(grown), indent=1) + "\n")
@@ -83,25 +83,25 @@ def run_ablation(
     on_loss: Callable[[Cell, str], None] | None = None,
     player: Policy | None = None,
 ) -> Results:
-    """Play the episodes of a run that a folder lacks, and score everything in it.
+    """Play the missing episodes of a run, and score all episodes in its folder.
 
     A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the
-    policy does not reply; the resumed run retries it.
+    policy does not reply. Resuming the run retries lost cells.
 
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories.
         workers: The number of processes. A trained model, or a policy that supports several
-            episodes at once (`UserPolicy.parallel_episodes`), uses only this one.
-        on_progress: Called with the number of newly available episodes; existing ones come first.
-        on_loss: Called with a lost cell and the cause; without it, a warning counts them.
+            episodes at once (`UserPolicy.parallel_episodes`), always runs in this process.
+        on_progress: Called with the number of existing episodes, then with 1 for each new episode.
+        on_loss: Called with each lost cell and the cause. By default, a warning counts lost cells.
         player: A policy object or loaded model that replaces `ablation.policy`.
 
     Raises:
-        CollectionError: Many consecutive cells were lost, or three because the policy failed.
+        CollectionError: Many consecutive cells were lost, or the policy failed in three cells.
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
-        ValueError: The run is not comparable with the folder's.
+        ValueError: The run is not comparable with the runs in the folder.
     """
     out = Path(out)
     if workers > 1:
@@ -161,7 +161,7 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
     if not ablation.policy.module:
         return 1
     own = adapt(ablation.policy.make(ablation.worlds[0]))
-    # A policy shared between episodes must not mix their states.
+    # A policy shared between episodes must keep their states apart.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
     return own.parallel_episodes

@@ -1,4 +1,4 @@
-"""Folders of episodes that grow run by run, their settings and their results."""
+"""Study folders, which contain the settings, episodes and results of one or more runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# An existing uncompressed log stays in use.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -67,7 +66,6 @@ class _Settings(TypedDict):
 
 @functools.cache
 def _shape() -> TypeAdapter[_Settings]:
-    """Return the types that readers of a folder rely on."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
 
     return TypeAdapter(_Settings)
@@ -86,7 +84,7 @@ class Study:
         data = check_settings(data, {"runs": [], "policies": {}})
         check_shape(_shape(), data)
         if not data["runs"]:
-            raise ValueError("it describes no run")
+            raise ValueError("the list of runs is empty")
         defaults = _default_settings()
         return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
@@ -102,7 +100,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study; without runs, all do."""
+        """Report whether a trajectory belongs to the study; without runs, every trajectory does."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -113,7 +111,7 @@ class Study:
         return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
-        """Return the study with another run; `ValueError` if they are not comparable."""
+        """Return the study with another run; `ValueError` if the run is not comparable."""
         new, column = ablation.settings(), ablation.policy.column
         for run in self.runs:
             if name := next(conflicts(run, new), ""):
@@ -126,14 +124,14 @@ class Study:
             shared = {name: facts[name] for name in SOURCES if name in facts}
             if found := difference(shared, sources):
                 raise ValueError(
-                    f"{out} was played by other code: {found}; go on with the code that played it, "
+                    f"{out} was played with different code: {found}; use the original code, "
                     "or choose another folder"
                 )
         kept = self.policies.get(column) or dict(played_by)
         if found := difference(kept, played_by):
             raise ValueError(
-                f"{out} contains episodes of {column!r} from another player: {found}; give this "
-                f"one another name (NAME={ablation.policy.name}), or choose another folder"
+                f"{out} contains episodes of {column!r} by a different policy: {found}; give the "
+                f"new policy a name (NAME={ablation.policy.name}), or choose another folder"
             )
         runs = self.runs
         if not any(_covers(run, new) for run in runs):
@@ -148,7 +146,7 @@ class Study:
         return place, cell
 
 
-@functools.cache  # making an ablation validates each of its cells
+@functools.cache  # `Ablation` validates all its cells
 def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 
@@ -167,7 +165,7 @@ def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
 
 
 def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the settings that two runs must share but do not."""
+    """Describe the settings that must agree but differ between two runs."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
@@ -185,7 +183,7 @@ def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
 
 
 def log_of(out: Path) -> TrajectoryLog:
-    """Return a study's log; an existing uncompressed one is kept."""
+    """Return a study's log, which is compressed unless an uncompressed log exists."""
     plain = out / _PLAIN
     return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
 
@@ -223,7 +221,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # otherwise the log need not have the labels of a cell
+            if study.runs:  # only logs with settings need cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

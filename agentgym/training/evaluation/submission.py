@@ -1,4 +1,4 @@
-"""Submissions: a run's results in one file, to check against its episodes."""
+"""Submissions: files with the results of a run, which can be checked against the episodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUBMISSION = "submission.json"
 SPLIT = "test"
 # Replays take seconds for small worlds, and minutes for offices.
 REPLAYS = 200
-# Maximum number of listed objections of one kind; more would hide the others.
+# Maximum number of objections to list per kind.
 _SHOWN = 5
 
 
@@ -45,8 +45,8 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        episodes: Includes lost episodes, which count as unsolved.
-        unreadable: Counts replies without a call or answer.
+        episodes: The number of episodes, including lost episodes, which count as unsolved.
+        unreadable: The number of replies without a tool call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 
@@ -73,7 +73,7 @@ class Submission:
     Attributes:
         format: The version of this schema.
         commit: The commit of a checkout, if known.
-        log: The SHA-256 of the episodes' file.
+        log: The SHA-256 digest of the file with the episodes.
         policies: The identity of each policy: its model, its files or its code.
     """
 
@@ -97,7 +97,7 @@ class Submission:
         """
         study, log = load_study(run), log_of(run).path
         if study is None or not log.exists():
-            raise ValueError(f"{run} lacks {SETTINGS} or a log; name a folder of `agentgym ablate`")
+            raise ValueError(f"{run} lacks {SETTINGS} or a log; name the folder of an ablation")
         results = read_results(run)[0]
         cells = [_counts(rows) for rows in group_by(results.everything, *CELL).values()]
         return cls(

@@ -53,7 +53,7 @@ def context_label(context: str) -> str:
 
 
 def policy_names(policies: Iterable[str]) -> dict[str, str]:
-    """Shorten the names of policies by the parts that they share."""
+    """Shorten policy names by omitting options that similar policies share."""
     splits = {policy: policy.split(":") for policy in policies}
     options: dict[str, list[list[str]]] = {}
     for policy, words in splits.items():
@@ -89,7 +89,7 @@ def percent(interval: Interval, signed: bool = False) -> str:
 
 
 def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:
-    """Format the interval of a key; empty if there is none."""
+    """Format the interval of a key, or return "" if there is none."""
     return percent(intervals[key], signed) if key in intervals else ""
 
 
@@ -124,12 +124,12 @@ def count_played(rows: Iterable[Result]) -> int:
     return len(played(rows))
 
 
-# the last columns of every results table
+# The last columns of all results tables.
 QUALITY = ["missing", "over window", "unreadable"]
 
 
 def quality(rows: Iterable[Result]) -> list[str]:
-    """Return the cells of `QUALITY`."""
+    """Return a table row's values for the columns in `QUALITY`."""
     rows = list(rows)
     over = sum(row.over_window for row in rows)
     replies = sum(row.replies for row in rows)

@@ -1,4 +1,4 @@
-"""Detection of recorded episodes that contradict their labels, their scores or a replay."""
+"""Checks that recorded episodes agree with their labels, their scores and a replay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.training.evaluation.study_folder import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
 
-# The entries of a step's info that the replies determine.
+# Entries of a step's info that depend only on the replies.
 _FACTS = ("turn", "valid", "success", "optimal", "alive")
 _DETAILS = ("score", "calls", "errors", "ended")
 
@@ -66,7 +66,7 @@ def _ablation(settings: str) -> Ablation:
     return Ablation(**json.loads(settings))
 
 
-@lru_cache(maxsize=1_024)  # the seeds of a cell share an env
+@lru_cache(maxsize=1_024)  # all seeds share an env
 def _recorded(spec: str) -> Any:
     env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
     env.close()

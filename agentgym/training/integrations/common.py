@@ -23,16 +23,16 @@ from agentgym.training.rollout.models.plain_chat import as_text
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
 
-# context strategies that change earlier messages
+# Context strategies that change earlier messages.
 _EDITS = ("clear_results", "clear_thinking", "compaction")
-# by team, the agent whose chat does not restart with each sub-task or question
+# For each team: the only agent that has a single chat during an episode.
 _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that manages the history itself.
 
-    Errors for other stacks suggest `otherwise`.
+    Stacks that do not suit the trainer raise an error that suggests `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -42,8 +42,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
     if edits:
         raise ValueError(
-            f"{trainer} keeps the history, so {edits[0]} cannot edit it; leave it out, or "
-            f"{otherwise}"
+            f"{trainer} keeps the history, so {edits[0]} cannot be used; remove it, or {otherwise}"
         )
     env_spec = registry.spec(env_id, **options)
     seat, team = env_spec.kwargs.get("seat", ""), env_spec.kwargs.get("team", "")
@@ -56,7 +55,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
-    """End an episode with its current score; return a step's outcome."""
+    """End an episode with its current score, and return the result of a step."""
     inner: Any = env.unwrapped
     outcome: tuple[Any, ...] = inner.truncate(reason)
     return outcome
@@ -84,10 +83,10 @@ def text_messages(
 
 
 def mcp_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return an env whose tools an MCP client calls; refuse a team's seat."""
+    """Return an env whose tools an MCP client can call; team seats are rejected."""
     inner = tool_env(env)
     if inner is not env.unwrapped:
-        raise ValueError("MCP has calls but no turns, which a team needs; use OpenEnv or Inspect")
+        raise ValueError("a team requires turns, which MCP does not have; use OpenEnv or Inspect")
     return inner
 
 
@@ -108,7 +107,7 @@ def seed_of(row: Mapping[str, Any]) -> int:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
     except TypeError:
         raise ValueError(
-            f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set with "
+            f"a row needs an integer 'seed', got {row.get('seed')!r}; make the dataset with "
             "`prompts`"
         ) from None
 
@@ -122,8 +121,8 @@ def added(before: Chat, after: Chat) -> Sequence[Message]:
         or after.messages[length].role != "assistant"
     ):
         raise ValueError(
-            "a wrapper of this env edits what was shown before, but the trainer keeps the history; "
-            "leave the wrapper out, or train on the chat of the env"
+            "a wrapper of this env edits earlier messages, but the trainer keeps the history; "
+            "remove the wrapper, or train on the chat of the env"
         )
     return after.messages[length + 1 :]
 

@@ -19,7 +19,7 @@ from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.training.rollout.storage import replacing
 
 Format = Literal["jsonl", "parquet"]
-# rows per Arrow batch: few enough that long chats fit into memory
+# Rows per Arrow batch, limited because long chats must fit into memory.
 _BATCH = 256
 
 
@@ -40,19 +40,20 @@ class ChatRow(EpisodeFacts):
 
     `tools` and `labels` are JSON strings, because Arrow columns would merge the schemas of all
     tools;
-    chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, put
+    pass `json.loads(row["tools"])` to chat templates. To train on replies exactly as written, put
     `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 
     Attributes:
-        messages: The last prompt and the reply to it.
+        messages: The last prompt and its reply.
         trainable: The positions of this segment's `replies` in `messages`. Other assistant messages
             are summaries, examples or replies of earlier segments.
         reward: The agent's reward for the whole episode.
-        group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
-        episode_id: Equal for all rows of an episode and unique within the export.
-        terminated: The episode ended by itself, so no value is bootstrapped.
-        truncated: A limit ended the episode, so a value may be bootstrapped.
-        failure: The cause, if the episode does not measure the policy; otherwise empty.
+        group_id: The id of the GRPO group, shared by all episodes of one spec and seed in every
+            process.
+        episode_id: The same for all rows of an episode, and unique within the export.
+        terminated: Whether the episode ended by itself, so that no value is bootstrapped.
+        truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
+        failure: Why the episode does not measure the policy; empty if the episode is valid.
     """
 
     messages: list[dict[str, Any]]
@@ -67,13 +68,14 @@ class ChatRow(EpisodeFacts):
 
 
 class TokenRow(TypedDict):
-    """Consecutive steps, each of whose prompts extends the previous one.
+    """Consecutive steps in which each prompt extends the previous prompt and reply.
 
     Attributes:
-        input_ids: The ids of the last prompt and of the reply to it.
-        loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
-        logprobs: In nats under the sampler, 0.0 elsewhere; None if a reply has none.
-        prompt_length: The number of ids before the first sampled one.
+        input_ids: The token ids of the last prompt and its reply.
+        loss_mask: 1 for ids sampled in the row's steps, 0 elsewhere.
+        logprobs: The sampler's log-probabilities in nats, and 0.0 for other ids. None if a reply
+            has no log-probabilities.
+        prompt_length: The number of ids before the first sampled id.
         advantage: None, to be filled by the trainer.
         segment: The index in `Trajectory.segments`.
     """
@@ -91,7 +93,7 @@ class TokenRow(TypedDict):
 
 
 class TrainingDict(EpisodeFacts):
-    """An episode as token rows; the other fields are those of `ChatRow`.
+    """An episode as token rows; for the other fields, see `ChatRow`.
 
     docs/training.md maps the fields to other trainers' names.
     """
@@ -156,7 +158,7 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, world turns do not count an agent's replies, but the length of its chat does.
+    # In a team, `turn` does not count an agent's replies, so use the chat length.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
@@ -168,15 +170,15 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
-    """Return the episode as its recorded token ids, without tokenising again.
+    """Return the episode as rows of the recorded token ids; nothing is tokenised again.
 
-    A row ends with its segment, and wherever a prompt does not start with the previous prompt's and
-    reply's ids. Every sampled id is thus trained once, after the ids it was conditioned on. Replies
-    without ids are omitted.
+    A new row starts with each segment, and whenever a prompt does not extend the ids of the
+    previous prompt and reply. Every sampled id is thus trained once, with its original context.
+    Replies without ids are omitted.
 
     Raises:
-        ValueError: No reply has ids although nothing failed, or a reply's ids and log-probabilities
-            differ in number.
+        ValueError: No reply has ids although the episode did not fail, or a reply's ids and
+            log-probabilities differ in number.
     """
     rows = [
         _token_row(trajectory, row, k)
@@ -185,7 +187,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     ]
     if not rows and not trajectory.failure:
         raise ValueError(
-            "no reply of this trajectory has token ids: play it with a policy that records them, "
+            "no reply of this trajectory has token ids; use a policy that records them, "
             "or use to_chat_rows"
         )
     for row in rows[-1:]:
@@ -264,8 +266,8 @@ def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
             for row in batch:
                 if any(not isinstance(message["content"], str) for message in row["messages"]):
                     raise ValueError(
-                        f"episode {row['episode']} has pictures, which only the format 'jsonl' "
-                        "can hold; use that"
+                        f"episode {row['episode']} contains images, which require the format "
+                        "'jsonl'"
                     )
             file.write_table(pa.Table.from_pylist(batch, schema))
             count += len(batch)

@@ -1,4 +1,4 @@
-"""HTTP server with limits on connections, requests and their time, and a token."""
+"""HTTP server that checks a token and limits connections, request sizes and durations."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# hosts that only this machine can reach
+# Hosts that only this machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times as many connections as an episode's clients need
+# An episode's clients need far fewer connections.
 MAX_CONNECTIONS = 128
-# enough for the longest program at the end of a full queue
+# The longest program must finish, even at the end of a full queue.
 REQUEST_SECONDS = 900.0
-# fits the longest call as JSON, which may encode one character as six
+# The longest call must fit, although JSON may encode one character as six.
 MAX_BODY_BYTES = 2 * 2**20
-# shorter tokens can be guessed
+# Shorter tokens can be guessed.
 MIN_TOKEN = 16
 
 
@@ -30,11 +30,11 @@ def check_access(host: str, token: str) -> None:
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
             f"{len(token)} characters"
         )
-    if token != token.strip():  # a header value loses its spaces, so it would never match
+    if token != token.strip():  # HTTP strips outer spaces, so the token would never match
         raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(
-            f"the host {host!r} is reached from outside, which needs a token (AGENTGYM_TOKEN or "
+            f"the host {host!r} is public, which requires a token (AGENTGYM_TOKEN or "
             f"--token); without one, host must be one of {', '.join(LOOPBACK)}"
         )
 
@@ -46,7 +46,7 @@ class RequireToken:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse a request."""
+        """Forward or refuse a request."""
         given = b"".join(
             value for name, value in scope.get("headers", ()) if name == b"authorization"
         )
@@ -64,8 +64,8 @@ class RequireToken:
 class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
-    GET is refused, because the server sends no unsolicited events; request ids that are in flight
-    in the session are refused too. A request's body must arrive in one message, as from
+    GET is refused, because the server sends no unsolicited events. A request is also refused if its
+    id is still in flight in the session. A request's body must arrive in one message, as from
     `RequestBodyLimitMiddleware`.
     """
 
@@ -127,7 +127,7 @@ def server_config(app: ASGIApp, host: str, port: int) -> Any:
         http="h11",
         ws="none",
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=5,  # grace period for running calls after an interrupt
+        timeout_graceful_shutdown=5,  # running calls may finish
         server_header=False,
         log_level="warning",
     )

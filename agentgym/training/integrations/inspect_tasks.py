@@ -1,4 +1,4 @@
-"""Inspect adapter: worlds with their wrappers as `inspect_ai` tasks, trajectories as Inspect logs.
+"""Inspect adapter: worlds as `inspect_ai` tasks, and trajectories as Inspect logs.
 
 The solver plays the env with all wrappers in this process. Each sample's metadata contains the
 trajectory.
@@ -6,7 +6,7 @@ trajectory.
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.models.plain_chat import as_text
 from agentgym.world.world import load_world
 
-# the metadata entry that contains a sample's trajectory
+# The metadata key of a sample's trajectory.
 KEY = "agentgym"
 # Inspect adds the package's name only to tasks in site-packages, and not in an editable install.
 _INSTALLED = {"site-packages", "dist-packages"} & set(Path(__file__).parts)
@@ -76,7 +76,7 @@ def world(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> Task:
-    """Return the task of a stack.
+    """Return an Inspect task that plays instances of a world.
 
     Args:
         world: The id of a world.
@@ -88,7 +88,7 @@ def world(
         **options: Keyword arguments of `agentgym.make`, such as `oracles` and `context`.
 
     Raises:
-        ValueError: The id or an option is invalid, or a team has no seat.
+        ValueError: The id or an option is invalid, or no seat of a team is selected.
     """
     name = registry.resolve(world)
     options.setdefault("labels", True)
@@ -133,7 +133,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also runs if an Inspect limit ends the sample, which is then scored
+        finally:  # also if an Inspect limit ends the sample
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())
@@ -157,7 +157,7 @@ def world_score() -> Scorer:
 def _score(trajectory: Trajectory) -> Score:
     last = trajectory.steps[-1].info["detail"] if trajectory.steps else {}
     explanation = trajectory.failure or f"ended by {last.get('ended') or 'its player'}"
-    if trajectory.failure:  # the episode does not measure the policy
+    if trajectory.failure:  # not the policy's fault
         return Score.unscored(explanation=explanation)
     return Score(value=trajectory.reward, explanation=explanation)
 
@@ -214,7 +214,7 @@ def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int
     """Write trajectories as an `.eval` or `.json` log, and return their number."""
     played = list(trajectories)
     if not played:
-        raise ValueError(f"there is no episode to write to {str(path)!r}")
+        raise ValueError(f"there are no episodes to write to {str(path)!r}")
     samples = [_sample(number, each) for number, each in enumerate(played, 1)]
     values = [each.reward for each in played if not each.failure]
     metrics = {"mean": EvalMetric(name="mean", value=sum(values) / max(1, len(values)))}
@@ -260,7 +260,7 @@ def read_log(path: Path) -> Iterator[Trajectory]:
     for sample in samples:
         if KEY not in sample.metadata:
             raise ValueError(
-                f"{str(path)!r} contains sample {sample.id} without an agentgym trajectory; give a "
+                f"{str(path)!r} contains sample {sample.id} without an agentgym trajectory; use a "
                 "log of the task agentgym/world"
             )
         yield _trajectory(sample.metadata[KEY])

@@ -35,11 +35,11 @@ from agentgym.training.integrations.http_server import (
     server_config,
 )
 
-# sessions per episode; a client needs one
+# Sessions per episode; each client needs one.
 MAX_SESSIONS = 64
-# longer than a model takes to reply
+# Longer than a model takes to reply.
 IDLE_SECONDS = 1_800.0
-# calls per episode; they run sequentially, and each waiting call holds a connection
+# Maximum number of waiting calls per episode; each of them keeps a connection open.
 MAX_WAITING = 8
 
 
@@ -91,7 +91,7 @@ class OfficeEpisode:
 class WorldEpisode:
     """An episode of a world, whose score is printed to stderr at the end.
 
-    MCP has calls and no replies, so a world's turn limit does not apply.
+    MCP clients send calls instead of replies, so the world's turn limit does not apply.
     """
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
@@ -129,7 +129,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
     if not set(target.split("+")) & set(SERVERS):
         return WorldEpisode(target, seed, **options)
     if options:
-        raise ValueError(f"servers of the office have no options, got {sorted(options)[0]!r}")
+        raise ValueError(f"office servers accept no options, got {sorted(options)[0]!r}")
     office = Office(target.split("+"))
     office.context.seed = seed
     return OfficeEpisode(office)
@@ -207,12 +207,13 @@ def http_app(
     idle_seconds: float = IDLE_SECONDS,
     token: str = "",
 ) -> ASGIApp:
-    """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
+    """Return a web app that serves episode `k` (0, 1, ...) at `/episodes/<k>/mcp`.
 
-    A loopback `host` answers only local clients. Requests for more than `max_sessions` per episode
-    get a 503; idle sessions are closed. An empty token admits every client.
+    On a loopback `host`, the app answers only local clients. Each episode has at most
+    `max_sessions` sessions, and further requests get a 503; idle sessions are closed. If the token
+    is empty, every client is accepted.
     """
-    # mcp 2.0, which verifiers requires, lacks it
+    # mcp 2.0, which verifiers requires, lacks this module
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
 
     apps = [
@@ -228,7 +229,7 @@ def http_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for each in apps:  # mounting an app does not start it
+            for each in apps:  # mounting does not start apps
                 await stack.enter_async_context(each.router.lifespan_context(each))
             yield
         for episode in episodes:
@@ -250,8 +251,7 @@ def serve_http(
 ) -> None:
     """Serve episodes until interrupted; see `http_app`.
 
-    Clients must send the token as `Authorization: Bearer TOKEN`; it may be empty only on a loopback
-    host.
+    Clients must send `Authorization: Bearer TOKEN`; the token may be empty only on a loopback host.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

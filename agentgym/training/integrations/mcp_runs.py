@@ -36,7 +36,8 @@ DIALECT: Dialect = "json"
 class RecordedEpisode:
     """A cell of an ablation played over MCP; `write` receives its trajectory once.
 
-    If closed early, an episode keeps its current score; without calls it is not written.
+    An episode that is closed early keeps its current score; an episode without calls is not
+    written.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -79,7 +80,7 @@ class RecordedEpisode:
 def external_ablation(
     world: str, sizes: Sequence[int], seeds: int, agent: str, options: Mapping[str, Any]
 ) -> Ablation:
-    """Return the run settings of an agent outside this process."""
+    """Return the run settings for an external agent."""
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
     return Ablation(
@@ -95,14 +96,14 @@ def external_ablation(
 
 @contextmanager
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
-    """Open at most `most` missing episodes in cell order, each written when it ends.
+    """Open at most `most` missing episodes, in cell order; each episode is written when it ends.
 
     The folder is locked within this context; the server must close the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.
         RunLockedError: Another process writes to the folder.
-        ValueError: The folder contains another run, or all episodes of this one.
+        ValueError: The folder contains a different run, or this run is already complete.
     """
     log = prepare_ablation(ablation, out)
     with RunLock(out), log.writing():

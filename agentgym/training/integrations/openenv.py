@@ -1,4 +1,4 @@
-"""OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
+"""OpenEnv: serve any stack as an OpenEnv environment, and play a served stack as a Gymnasium env.
 
 An observation contains only messages that the policy has not seen yet.
 
@@ -8,7 +8,7 @@ Example:
     >>> chat, info = env.reset(seed=7)
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found,misc,no-any-return"
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
 
-# tasks per split; task `index` is the instance that `reset(seed=index)` draws from the split
+# Number of tasks per split. Task `index` is the instance that `reset(seed=index)` draws from the
+# split.
 TASKS = 1_000_000
-# tasks that `list_tasks` returns; a client reads others by index
+# Number of tasks that `list_tasks` returns; clients can get other tasks by index.
 PREVIEW = 100
-# the only split of a stack without splits: all instances of the world
+# Name of the only split of a stack without splits.
 ALL = "all"
 
 
@@ -60,8 +61,8 @@ class WorldAction(Action):
     """A reply of the policy.
 
     Attributes:
-        text: The reply, which the stack parses like any other.
-        stop: Ends the episode with its current score, for a policy that has stopped.
+        text: The reply, including any tool calls.
+        stop: Whether to end the episode with its current score.
     """
 
     text: str
@@ -82,8 +83,8 @@ class WorldObservation(Observation):
     """Change to the observed chat.
 
     Attributes:
-        keep: The number of messages of the previous observation that remain.
-        messages: The messages after them, as chat-completions dicts with their `id`.
+        keep: How many messages of the previous observation remain.
+        messages: The new messages that follow, as chat-completions dicts with their `id`.
         tools: The tool schemas if they have changed; None otherwise.
     """
 
@@ -102,7 +103,7 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served; `options` are plain data for `agentgym.make`."""
+    """A world and its wrappers, to be served; `options` are plain data for `agentgym.make`."""
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Stack:
 
     @cached_property
     def splits(self) -> list[str]:
-        """The stack's own split, or all of the world's splits."""
+        """The split in the stack's options, or else all splits of the world."""
         if self.options.get("split"):
             return [self.options["split"]]
         return [ALL, *filter(self._has, SPLITS)]
@@ -162,8 +163,9 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         Args:
             seed: None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
-            split: A split's name; by default, the previous episode's.
-            index: A task of the split, instead of a seed; `IndexError` if there is none.
+            split: The name of a split; by default, the split of the previous episode.
+            index: The number of a task in the split, which replaces the seed; `IndexError` if out
+                of range.
             form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
                 `Tool`.
         """
@@ -260,14 +262,14 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 
 
 class _SentChat:
-    """Record of the chat sent so far. An edit to one of an observation's messages resends them all,
-    because tool images must follow their results.
+    """Record of the chat sent so far. If one message of an observation is edited, all its messages
+    are resent, because tool images must follow their results.
     """
 
     def __init__(self, as_records: bool) -> None:
         self._as_records = as_records
         self._chat = Chat()
-        self._parts: list[tuple[int, int]] = []  # messages and dicts per observation
+        self._parts: list[tuple[int, int]] = []  # (messages, dicts) per observation
 
     def observe(self, chat: Chat) -> WorldObservation:
         unchanged = chat.shared_prefix(self._chat)
@@ -290,12 +292,12 @@ class _SentChat:
 def create_app(
     stacks: Sequence[Stack], max_sessions: int = 64, idle_seconds: float = 1_800.0, token: str = ""
 ) -> ASGIApp:
-    """Return the OpenEnv server of one stack, or of several at `/0`, `/1`, and so on.
+    """Return an OpenEnv server for one stack, or for several stacks at `/0`, `/1`, and so on.
 
     Clients send the token, if any, as `Authorization: Bearer TOKEN`.
     """
     if not stacks:
-        raise ValueError("there is no stack to serve; name at least one world")
+        raise ValueError("there are no stacks to serve; name at least one world")
     apps = [_app(stack, max_sessions, idle_seconds) for stack in stacks]
     app: FastAPI = apps[0]
     if len(apps) > 1:
@@ -327,8 +329,8 @@ def _record(message: Message) -> dict[str, Any]:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    `reset_options` are passed to each reset, such as `{"split": "test"}`. `dialect`, like the
-    action space, is unknown before the first reset.
+    `reset_options`, such as `{"split": "test"}`, are passed to each reset. The dialect and the
+    action space are unknown before the first reset.
     """
 
     metadata = ToolEnv.metadata

@@ -1,13 +1,13 @@
-"""Token ids as in prime-rl, from the package `renderers`, which implements model families' formats.
+"""Chat formats of model families, from the package `renderers`, which prime-rl also uses.
 
-With it, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
+With these formats, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
 
 Example:
     >>> policy = token_policy(TransformersSampler(model), tokenizer)
     >>> trajectory = rollout(policy, agentgym.make("ListWorld"), seed=0)
 """
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from agentgym.training.rollout import Renderer, Sampler, TokenPolicy, pad_id
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.renderer import refuse_images
 
-# Must cover all concurrent episodes.
+# Number of stored chats, which must cover all concurrent episodes.
 _REMEMBERED = 4_096
 
 
 class FamilyRenderer:
     """Converts chats to token ids as verifiers' training client does.
 
-    A turn extends the previous prompt and its sampled ids wherever the family allows it. Otherwise,
-    and after an edit of the context, the whole chat is rendered.
+    If the family allows it, a prompt extends the ids of the previous prompt and reply. Otherwise,
+    and after context edits, the whole chat is rendered.
 
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
-            them by the tokenizer's name.
-        native_tools: Also pass tool schemas to the format.
-        dialect: The call format in replies, which must match the env's.
+            the family by the tokenizer's name.
+        native_tools: Whether to pass tool schemas to the format.
+        dialect: The call format in replies, which must match the env's format.
     """
 
     def __init__(
@@ -112,7 +112,8 @@ class FamilyRenderer:
             if message.raw in self._parsed:
                 self._history.remember(chat, message.raw, self._parsed[message.raw])
                 break
-        # Some families write None, so empty contents must match verifiers' conversion.
+        # Some families render None, so empty content must be None exactly where verifiers uses
+        # None.
         return [
             {**each, "content": None} if each.get("tool_calls") and not each["content"] else each
             for each in self._history.messages(chat)
@@ -134,7 +135,7 @@ class FamilyRenderer:
 
 
 class FamilyPolicy(TokenPolicy):
-    """Policy over any token sampler that reads and writes a family's format."""
+    """Policy that reads and writes a family's format, with any token sampler."""
 
     def _text(self, chat: Chat, prompt: TokenIds, ids: Sequence[int]) -> str:
         renderer: Any = self.renderer
@@ -152,7 +153,7 @@ def token_policy(
 ) -> TokenPolicy:
     """Return a policy with the family's format, or with the chat template for unknown families.
 
-    `options` are passed to `TokenPolicy`; for the others, see `FamilyRenderer`.
+    `options` are passed to `TokenPolicy`; for the other arguments, see `FamilyRenderer`.
     """
     if config is None and tokenizer.name_or_path not in MODEL_RENDERER_MAP:
         renderer = Renderer(tokenizer, native_tools=native_tools)

@@ -1,4 +1,4 @@
-"""Chat-completions requests that repeat each reply as its server returned it."""
+"""Chat-completions requests that repeat each reply exactly as the server returned the reply."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from agentgym.text.parsing import render
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
-# Must cover the replies of all concurrent episodes.
+# Number of stored replies, which must cover all concurrent episodes.
 _REMEMBERED = 65_536
 
 
 class ReplyHistory:
-    """Store of the server's messages, because a rewritten message would start another training
-    row.
+    """Store of the server's messages, which are sent back verbatim so that a training row can
+    continue.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class ReplyHistory:
                 messages.append(message)
             elif waiting and message.role == "tool":
                 messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the env's error about unreadable calls
+            elif waiting:  # the env reports unreadable calls
                 messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:

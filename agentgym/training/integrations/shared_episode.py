@@ -1,6 +1,6 @@
-"""Episodes played by verifiers' agents: by one agent, or by one agent per seat of a team."""
+"""Episodes played by agents of verifiers: a single agent, or one agent per seat of a team."""
 
-# Not installed for the type checker.
+# mypy runs without this package.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from agentgym.text.messages import Chat
 from agentgym.training.integrations.common import truncate
 from agentgym.training.rollout import Episode
 
-# the seat of an agent that plays alone
+# The seat of an agent without a team.
 ALONE = ""
 
 
 class SharedEpisode:
-    """A running episode of a stack, whose `seats` (agents or `ALONE`) reply in the team's order."""
+    """A running episode whose `seats` reply in order; a lone agent has the seat `ALONE`."""
 
     def __init__(self, world: str, options: Mapping[str, Any], seed: int) -> None:
         self.env = registry.make(world, **options)
@@ -35,7 +35,7 @@ class SharedEpisode:
         self._joined: set[str] = set()
         self._cut: tuple[Any, ...] = ()
         self._fault = ""
-        # The condition's lock also admits only one caller at a time to the env.
+        # The condition's lock also protects the env from concurrent calls.
         self._changed = asyncio.Condition()
 
     @classmethod
@@ -69,7 +69,7 @@ class SharedEpisode:
 
     @property
     def failure(self) -> str:
-        """Why the episode does not measure the policies; otherwise empty."""
+        """Why the episode does not measure the policies; empty if the episode is valid."""
         recorded = self.episode.trajectory().failure
         if self._team and not recorded and self._team.game.over:
             recorded = self._team.game.infos[self.seats[0]]["detail"].invalid
@@ -108,7 +108,7 @@ class SharedEpisode:
             self._changed.notify_all()
 
     async def leave(self, seat: str, failure: str) -> None:
-        """Free a seat; after a failure, the episode ends for all seats without a score."""
+        """Leave a seat. After a failure, the episode ends for all seats without a score."""
         async with self._changed:
             if failure and not self.over:
                 self._fault = f"the seat {seat!r} failed ({failure})"

@@ -1,11 +1,11 @@
-"""SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
+"""SkyRL adapter: worlds as SkyRL-Gym text environments.
 
 SkyRL keeps the history as text. Strategies that edit the context need a custom generator with
 `step_wise_trajectories` that returns the rows of
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
-    >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the process of the generator, too
+    >>> register("my_lists", "ListWorld", items=6, removals=2)  # also in the generator's process
     >>> prompts("my_lists", range(1_000)).to_parquet("train.parquet")
 """
 
@@ -38,8 +38,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world, whose reward comes with the last step.
 
     SkyRL has no truncation signal, so `metadata` and the metrics report truncation. In `extras`,
-    `seed` selects the instance, and `max_turns`, which SkyRL sets from its generator's
-    configuration (default 1), truncates the episode with its current score.
+    `seed` selects the instance. `max_turns`, which SkyRL takes from its generator's configuration
+    (default 1), truncates the episode with its current score.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return success and the cause of the end as 0 or 1, and the number of replies."""
+        """Return success, termination and truncation as 0 or 1, and the number of replies."""
         return {
             "turns": float(self.turns),
             **{name: float(value) for name, value in self._outcome.items()},
@@ -100,8 +100,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world in `skyrl_gym` as the `env_class` `name`; call this in each process with
-    envs.
+    """Register a world in `skyrl_gym` under the `env_class` `name`. Each process with envs must
+    call this function.
     """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(
@@ -110,7 +110,7 @@ def register(name: str, env_id: str, **options: Any) -> None:
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """Return a registered world's dataset with prompt, `env_class` and seed of each instance."""
+    """Return a registered world's dataset, with each instance's prompt, `env_class` and seed."""
     kwargs = skyrl_gym.spec(name).kwargs
     env = make(kwargs["env_id"], **kwargs["options"])
     return datasets.Dataset.from_list(

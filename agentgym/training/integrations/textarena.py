@@ -28,9 +28,9 @@ _OTHERWISE = "play the env that agentgym.make returns"
 class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
     """An episode of a world or a team.
 
-    An observation contains the player's new messages, or all of a new chat. `close` returns each
-    player's reward and the game's information. `options` are keyword arguments of `agentgym.make`;
-    context-editing strategies are refused.
+    An observation contains the player's new messages, or a whole chat if the chat is new. `close`
+    returns each player's reward and the game's information. `options` are keyword arguments of
+    `agentgym.make`; strategies that edit the context are refused.
     """
 
     def __init__(self, env_id: str, **options: Any) -> None:
@@ -45,10 +45,10 @@ class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
         self.env_id = env_id
 
     def reset(self, num_players: int, seed: int | None = None) -> None:
-        """Start an episode; `ValueError` if the team has another number of players."""
+        """Start an episode; `ValueError` if `num_players` is not the team's size."""
         if num_players != len(self.players):
             raise ValueError(
-                f"{self.env_id} has {len(self.players)} players, got num_players={num_players}"
+                f"num_players must be {len(self.players)} for {self.env_id}, got {num_players}"
             )
         self.state = textarena.State(num_players)
         self.state.standard_resets(role_mapping=dict(enumerate(self.players)))

@@ -75,7 +75,7 @@ _FACTS = ("success", "turns", "truncated")
 class ToolEnvironment:
     """Environment for TRL; `environment_factory` adds one method per tool.
 
-    Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor
+    Each call is played as a separate reply (`env.step`), because TRL does not expose the calls or
     the other text of a reply. Each call therefore takes a turn, results include hints and notes,
     and calls after the end return an error. Images reach the model's processor as content blocks.
     """
@@ -94,7 +94,8 @@ class ToolEnvironment:
         """Start the episode of a row, whose `seed` selects the instance.
 
         Returns:
-            The task, which TRL appends to the row's last message; content blocks if it has images.
+            The task, which TRL appends to the row's last message; content blocks if the task has
+            images.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
@@ -104,7 +105,7 @@ class ToolEnvironment:
     def get_reward(self) -> float | None:
         """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
 
-        A running episode ends now with its current score.
+        A running episode is ended with its current score.
         """
         if not self._over:
             self._take(truncate(self._env, "stopped"))
@@ -142,8 +143,8 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
     The class has the world's name, which TRL logs, and provides the reward: omit `reward_funcs`, or
-    give `[log_episodes]`. To train on several worlds, give TRL a dict of such classes, and add a
-    column `environment` with its keys to the rows of `prompts`.
+    give `[log_episodes]`. To train on several worlds, give TRL a dict of these classes, and add a
+    column `environment` with the dict's keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -153,10 +154,10 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 def log_episodes(
     *, environments: Sequence[ToolEnvironment], log_metric: Callable[[str, float], None], **_: Any
 ) -> list[float | None]:
-    """Log success, turns and truncation; a reward function that changes no reward."""
+    """Log success, turns and truncation; as a reward function, it adds no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
-    # TRL adds up the rewards of all functions, so 0 would make a missing reward count.
+    # TRL sums the rewards of all functions and skips None, so 0 would turn a missing reward into 0.
     return [None if reward is None else 0.0 for reward in rewards]
 
 
@@ -175,7 +176,7 @@ def remote_environment(
 ) -> type[ToolEnvironment]:
     """Return an `environment_factory` whose environments are sessions of an OpenEnv server.
 
-    `reset_options` are passed to each reset, such as `split`. A tool name that TRL
+    `reset_options`, such as `split`, are passed to each reset. A tool name that TRL
     reserves raises `ValueError`.
     """
     from agentgym.training.integrations.openenv import RemoteEnv  # noqa: PLC0415 - an extra
@@ -195,8 +196,7 @@ def _environment(
     for tool in tools:
         if tool.name in ("reset", "get_reward") or tool.name.startswith("_"):
             raise ValueError(
-                f"TRL cannot call a tool named {tool.name!r}: give it another name with "
-                "@tool(name=...)"
+                f"TRL cannot call a tool named {tool.name!r}: rename it with @tool(name=...)"
             )
     methods = {tool.name: _method(tool) for tool in tools}
     attributes = {"__doc__": ToolEnvironment.__doc__, "_make": staticmethod(make), **methods}
@@ -206,7 +206,7 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. Its
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
     system message omits the rules for calls, which chat templates explain. The last message repeats
     the seed, because TRL passes `rollout_func` no other column.
     """
@@ -216,12 +216,13 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
-        # Images of the task come from `reset`; a data set cannot contain earlier ones.
+        # The task's images come from `reset`, but the dataset cannot contain images of earlier
+        # messages.
         earlier = chat.messages[:-1]
         if any(message.images for message in earlier):
             raise ValueError(
                 f"TRL's prompts carry only text, and {inner.world_class.__name__} shows an image "
-                "before its task; leave shots out, or use verifiers, OpenEnv or Inspect"
+                "before its task; remove shots, or use verifiers, OpenEnv or Inspect"
             )
         messages = Chat(earlier).to_openai(json_arguments=False)
         for message, original in zip(messages, chat.messages, strict=False):
@@ -243,19 +244,19 @@ def rollout_func(
     """Return the `rollout_func` of `trl.GRPOTrainer` that plays an env with all wrappers.
 
     TRL takes exactly one prompt and completion for each of a group's `num_generations`. With
-    `rows_per_episode=k` (at most 1,000), k of these hold the token rows of one episode:
+    `rows_per_episode=k` (at most 1,000), k generations contain the token rows of one episode, so
     `num_generations=n * k` plays n episodes of an instance and trains each sampled token once.
     Unused rows contain one masked token; longer episodes are subsampled to k rows uniformly, and
-    `env_reward` logs the omitted share as `rows_left_out`. All k carry the episode's reward;
-    docs/finetuning.md describes what that means for TRL's losses.
+    `env_reward` logs the omitted share as `rows_left_out`. All k rows have the episode's reward;
+    docs/finetuning.md describes the effect on TRL's losses.
 
     Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
     `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's
     window bounds the episode.
 
     Raises:
-        ValueError: The number is out of range, or the world shows images. The returned function
-            also raises it if a process's prompts are not whole episodes.
+        ValueError: `rows_per_episode` is out of range, or the world shows images. The returned
+            function raises `ValueError` if the prompts of a process do not form whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images(_ROLLOUT, gymnasium.make(spec))
@@ -303,28 +304,27 @@ def env_reward(
     log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
-    """Return the rewards for `rollout_func`; None, which TRL excludes, for episodes that do not
-    measure the policy.
+    """Return the rewards for `rollout_func`, with None, which TRL excludes, for episodes that do
+    not measure the policy.
     """
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Read the seeds; the prompts of an episode are consecutive."""
     seeds = [seed_of(prompt[-1]) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
         raise ValueError(
             f"an episode takes rows_per_episode={rows_per_episode} prompts, but these are the seeds "
-            f"of a process: {seeds[:20]}; let num_generations and per_device_train_batch_size (and "
-            "those of the evaluation) be multiples of it"
+            f"of a process: {seeds[:20]}; make num_generations and the batch sizes for "
+            "training and evaluation multiples of rows_per_episode"
         )
     return [group[0] for group in groups]
 
 
 def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
-    """Return `count` rows of an episode: all, or a subsample, padded with masked rows."""
+    """Return `count` rows of an episode: a subsample, or all rows followed by masked rows."""
     rows = episode["rows"]
     filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
     filled += [_shortened(rows[0])] * (count - len(filled))
@@ -332,7 +332,7 @@ def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenR
 
 
 def _shortened(row: TokenRow) -> TokenRow:
-    """Return a masked row of two tokens: the first, and the last as its completion."""
+    """Return a masked row of two tokens: the first as the prompt, the last as the completion."""
     ends = [row["input_ids"][0], row["input_ids"][-1]]
     logprobs = None if row["logprobs"] is None else [0.0, 0.0]
     return {**row, "input_ids": ends, "loss_mask": [0, 0], "logprobs": logprobs, "prompt_length": 1}
@@ -394,7 +394,6 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return the type of a schema; raise `KeyError` if transformers knows none."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]

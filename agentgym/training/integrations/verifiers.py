@@ -1,4 +1,4 @@
-"""Adapter for verifiers, and so for prime-rl, which trains on verifiers' environments.
+"""Adapter for verifiers, and thus for prime-rl, which trains on verifiers' environments.
 
 The harness plays the env with all wrappers in this process: requests contain the env's chat, and
 verifiers records each context edit as a branch of the trace.
@@ -38,14 +38,14 @@ from agentgym.training.integrations.shared_episode import (
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text
 
-# the module name under which verifiers finds these classes
+# verifiers finds these classes under this module name.
 PLUGIN = "agentgym_verifiers"
 
 
 class WorldData(vf.TaskData):  # type: ignore[misc]
     """An instance of a world.
 
-    `id` is the `group_id` of its episodes, and `prompt` its first observation.
+    `id` is the `group_id` of the instance's episodes, and `prompt` is the first observation.
     """
 
     world: str
@@ -58,7 +58,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @property
     def key(self) -> str:
-        """A group's key, equal in every process."""
+        """The key of a group, which is the same in every process."""
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
@@ -68,12 +68,12 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the episode's reward; an untouched trace scores the same as doing nothing."""
+        """Return the episode's reward; an empty trace scores like an idle episode."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return success and the cause of the end as 0 or 1, and the number of replies."""
+        """Return success, termination and truncation as 0 or 1, and the number of replies."""
         played = await self._played(trace)
         names = ("success", "terminated", "truncated", "turns")
         return {name: float(played[name]) for name in names}
@@ -82,8 +82,8 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         if "agentgym" not in trace.info:
             if trace.nodes:
                 raise ValueError(
-                    f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it "
-                    "to that"
+                    f"a world is played by the harness {PLUGIN!r}; omit harness.id, or set it to "
+                    "that name"
                 )
             data = self.data
             trace.info["agentgym"] = await play_nothing(data.world, data.options, data.seed)
@@ -97,7 +97,7 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
         world: The id of a world.
         options: Keyword arguments of `agentgym.make`, as plain data.
         start: The first seed.
-        stop: The seed after the last one.
+        stop: The end of the range of seeds, exclusive.
     """
 
     world: str = ""
@@ -151,8 +151,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Play an episode in this process, with every model call through verifiers' endpoint.
 
     verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    that is not the policy's fault is an error of the trace, which then has no reward. `TeamSeats`
-    sets the team's episode, `shared`, and the `seat` in it.
+    that is not the policy's fault is an error of the trace, which then has no reward. For a team,
+    `TeamSeats` sets the episode (`shared`) and the harness's `seat`.
     """
 
     EXECUTES_CODE = False
@@ -161,7 +161,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     seat = ALONE
 
     async def setup(self, runtime: vf.Runtime) -> None:
-        """Raise `ValueError` if a sandbox is requested: nothing would run in it."""
+        """Raise `ValueError` if a sandbox is requested, because it would remain unused."""
         if runtime.config.type != "subprocess":
             raise ValueError(
                 f"worlds are played in this process, not in {runtime.config.type!r}; set "
@@ -178,9 +178,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],
         data: WorldData,
     ) -> vf.ProgramResult:
-        """Play the episode of a task, which must be a world's and have no system prompt of its
-        own.
-        """
+        """Play the episode of a task, which must be a `WorldData` without a system prompt."""
         if not isinstance(data, WorldData):
             raise ValueError(
                 f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id "
@@ -236,7 +234,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
-    """The env's options; its one agent runs in this process."""
+    """Options of the env, whose only agent runs in this process."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -256,7 +254,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
         frozen: Seats whose tokens are not trained, such as a fixed opponent's.
     """
 
-    # Each seat holds its permit while it waits for the others.
+    # All seats need a permit at once, because each seat waits for the others.
     max_concurrent_agents: int | None = None
     frozen: list[str] = Field(default_factory=list)
 
@@ -267,12 +265,14 @@ class TeamSeats:
     config: TeamSeatsConfig
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Mark the frozen seats; raise if one does not exist, or if not all can play at once."""
+        """Mark the frozen seats; raise if a seat is unknown, or if the seats cannot play at
+        once.
+        """
         limit = self.config.max_concurrent_agents
         if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(
-                f"all seats of a team play at once, but max_concurrent_agents is {limit}; leave it "
-                "out"
+                f"all seats of a team play at once, but max_concurrent_agents is {limit}; omit "
+                "max_concurrent_agents"
             )
         for seat in self.config.frozen:
             getattr(agents, seat).trainable = False
@@ -286,7 +286,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # otherwise verifiers reports the exception group
+            raise errors.exceptions[0] from None  # verifiers would report the group
         finally:
             shared.close()
 
@@ -294,7 +294,7 @@ class TeamSeats:
         if not isinstance(agent.harness, WorldHarness):
             raise ValueError(
                 f"the seat {seat!r} has the harness {agent.harness.config.id!r}; teams play with "
-                f"{PLUGIN!r}, so leave its harness out"
+                f"{PLUGIN!r}, so omit the seat's harness"
             )
         agent.harness.shared, agent.harness.seat = shared, seat
         prompt = as_text(shared.chat(seat).messages).to_openai()

@@ -2,7 +2,7 @@
 
 The model sees the env's chat through the plain chat template. An episode with an edited context has
 several rows (`datasets.to_training_dict`), each with the episode's advantage; verl's old workers
-(`trainer.use_v1=false`) take only one.
+(`trainer.use_v1=false`) accept only one row.
 
 The file at `actor_rollout_ref.rollout.agent.agent_loop_config_path` names agent loops:
 
@@ -47,8 +47,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """Plays one episode of a world for a row of the dataset.
 
     An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
-    the rest of a row `rollout.response_length`. verl has no other truncation signal;
-    `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
+    if the rest of a row exceeds `rollout.response_length`. verl sees truncation only in
+    `reward_extra_info`. `options` are keyword arguments of `agentgym.make`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         """Play the episode of a row, whose `seed` selects the instance.
 
         Returns:
-            The rows of the episode, oldest first; a single row without a list.
+            The rows of the episode, oldest first. A single row is returned without a list.
 
         Raises:
             ValueError: The row has no seed, or the first prompt is too long.
@@ -118,7 +118,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play until the episode ends or no longer fits; return the engine's weight versions."""
+        """Play until the episode ends or exceeds a limit; return the engine's weight versions."""
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
@@ -129,7 +129,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             if start > limits.prompt_length and not row:
                 raise ValueError(
                     f"the first prompt of seed {episode.seed} has {start} tokens, more than "
-                    f"rollout.prompt_length={limits.prompt_length}; raise that"
+                    f"rollout.prompt_length={limits.prompt_length}; raise that limit"
                 )
             if start > limits.prompt_length or len(prompt) - start >= limits.response_length:
                 break
@@ -145,7 +145,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # Keep the first turn's fields, except that the newest version is the last turn's.
+            # Keep the fields of the first turn, but update the newest weight version.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value
@@ -185,7 +185,7 @@ def _stop_ids(model: str) -> list[int]:
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return a dataset: a seed per instance, and a prompt, whose length verl measures."""
+    """Return a dataset with each instance's seed and prompt; verl uses only the prompt's length."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

@@ -112,7 +112,7 @@ def _by_cell(
 def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
     """Write results, tables and heat map; return the tables."""
     if not results:
-        raise ValueError("there are no episodes to report on")
+        raise ValueError("there are no episodes to report")
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def _score(
     answers: Annotated[Path, "A folder of answers, with files of the same names."],
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
-    """Score answers: results, tables of scores and context lengths, and the heat map."""
+    """Score answers, and write results, tables of scores and context lengths, and a heat map."""
     yield from _show(score_folder(folder, answers), out)
 
 

@@ -27,8 +27,8 @@ from agentgym.world.config import Choice, Config
 Row: TypeAlias = Mapping[str, Any]
 
 MAX_SILENT = 3
-"""Consecutive unanswered rows; more are not a single row's fault."""
-_OTHER_LENGTH = 25  # rows per task at lengths outside the benchmark: its smallest number
+"""Consecutive unanswered rows; more have a common cause."""
+_OTHER_LENGTH = 25  # rows per task at lengths outside the benchmark
 # Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
 _PUBLISHED_MEASURES = ("setting", "task", "length", "chance")
@@ -57,12 +57,12 @@ class LongBenchResult:
     """The score of one answer.
 
     Attributes:
-        score: In [0, 1], by the task's metric; 0 without an answer.
+        score: The score in [0, 1] by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
-        last_page: The expected score of an answer from the log's last page alone; None, like the
-            next two, if the row has only published fields.
-        acl_scan: The tokens of the evidence.
-        acl_min: The tokens of a minimal part of the log that proves the answer.
+        last_page: The expected score of an answer that uses only the last page of the log. This
+            field, `acl_scan` and `acl_min` are None for rows with only the published fields.
+        acl_scan: The number of tokens in the evidence.
+        acl_min: The number of tokens in a minimal part of the log that proves the answer.
     """
 
     setting: str
@@ -81,9 +81,9 @@ class Plan(Config):
     """The rows to write.
 
     Attributes:
-        lengths: Names of the benchmark's lengths, or numbers of tokens.
+        lengths: The benchmark's length names, or numbers of tokens.
         samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
-        published: Whether the tool and the codes have the names that the published prompts use.
+        published: Whether to name the tool and the codes as in the published prompts.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -106,7 +106,7 @@ class Plan(Config):
                 )
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return settings and lengths, ordered by length."""
+        """Return the (setting, length) pairs, ordered by length."""
         return [(setting, length) for length in self.lengths for setting in self.settings]
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
@@ -123,8 +123,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields: Setting, length and the number of rows so far, after each log; 0 after a cell that
-        exists.
+    Yields: After each log: the setting, the length and the number of rows so far. For an existing
+        cell, the number is 0.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -168,7 +168,7 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
 def answer(
     data: Path, out: Path, policy: Policy, shorten: Callable[[Row], Row] = lambda row: row
 ) -> Iterator[str]:
-    """Answer all rows with a policy, in files of the same names.
+    """Answer all rows with a policy, and write the answers to files with the same names.
 
     A rerun retries only rows without a reply. `shorten` selects the part of a row that the policy
     sees.
@@ -196,7 +196,6 @@ def _answers_to(path: Path, data: Path, out: Path) -> Path:
 def _answer_file(
     path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
 ) -> Iterator[PolicyError | None]:
-    """Answer a file's unanswered rows; yield each row's error, or None."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -218,11 +217,11 @@ def _answer_file(
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
-    """Score predictions as the published evaluator does, except that rows without one score 0.
+    """Score predictions as the published evaluator does, but rows without predictions score 0.
 
-    Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). The last prediction for an `id` counts. Rows with only the published
-    fields suffice. Missing or malformed rows raise `ValueError`.
+    Prediction files are named like the row files. Each line has an `id` and a `raw_response` (or
+    a `pred_answer`). The last prediction for an `id` counts. Rows need only the published fields.
+    Missing or malformed rows raise `ValueError`.
     """
     results, replies = [], dict[Path, dict[str, str]]()
     for path, row in _rows_to_score(data, predictions):
@@ -233,7 +232,6 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
 
 
 def _rows_to_score(data: Path, predictions: Path) -> Iterator[tuple[Path, Row]]:
-    """Yield each row's prediction file and the fields for scoring."""
     files = sorted(data.glob(f"*/*/{ANSWERS}"))
     for file in files:
         folder = predictions / file.parent.relative_to(data)
@@ -274,7 +272,7 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "acl_scan" not in report:
         raise ValueError(
-            f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end"
+            f"the trajectory of seed {trajectory.seed} does not end with a report of LongContextQA"
         )
     return LongBenchResult(
         **{name: report[name] for name in _MEASURES},

@@ -1,6 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The definitions match the paper's tables, from which its text sometimes differs.
+Where the paper's text and tables differ, the definitions follow the tables.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Parts of a rejection reason that differ between tasks.
+# Words of a rejection reason that differ between tasks.
 _OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
-# token counter for replies without ids
+# Token counter for replies without ids.
 Count = Callable[[str], int]
 
 
@@ -88,13 +88,13 @@ class Metrics:
     """Means over episodes, named as in the paper's tables.
 
     Attributes:
-        SR: Search rounds, in turns.
+        SR: Search rounds, which are turns with a search.
         SC: The share of search-complete episodes.
         ER: Extra searches in search-complete episodes.
         FF: The share of episodes that end with a number.
         PremT: Early stops per episode (a count, not a share).
         TotTok: Completion tokens of turns with a search.
-        TokR: The mean of the episodes' tokens per search round, where defined.
+        TokR: The mean of tokens per search round, over episodes with a search.
     """
 
     Acc: float
@@ -111,8 +111,8 @@ class Metrics:
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
-    `count` counts the tokens of replies without ids; without it they are NaN, never 0. An episode
-    of another world raises `ValueError`.
+    `count` counts the tokens of replies without ids; without `count`, token metrics are NaN. An
+    episode of another world raises `ValueError`.
     """
     report = search_report(trajectory)
     log = report["searches"]
@@ -137,7 +137,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
 def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     """Return the means over episodes."""
     if not outcomes:
-        raise ValueError("there are no episodes to take the mean of")
+        raise ValueError("there are no episodes to average")
 
     complete = [each for each in outcomes if each.complete]
     searching = [each for each in outcomes if each.rounds]
@@ -218,14 +218,14 @@ def _gsm(
 def _setting(text: str) -> tuple[str, str]:
     name, equals, file = text.partition("=")
     if not equals or not name or not file:
-        raise ValueError(f"a setting is name=FILE, got {text!r}")
+        raise ValueError(f"a setting must be name=FILE, got {text!r}")
     return name, file
 
 
 def _read(name: str, file: str) -> list[Trajectory]:
     trajectories = list(TrajectoryLog(Path(file)))
     if all(trajectory.failure for trajectory in trajectories):
-        raise ValueError(f"setting {name!r}: {file} holds no trajectories")
+        raise ValueError(f"setting {name!r}: {file} contains no trajectories")
     return trajectories
 
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = "length"
-# Listing the package does not import the task modules.
+# Filtering by path avoids importing the task modules.
 _TASKS = "agentgym.envs.loca.tasks."
-# the run of LOCA-bench's table 1, as arguments of `Ablation`
+# Arguments of `Ablation` for LOCA-bench's table 1.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
@@ -59,7 +59,7 @@ def is_loca(result: Result) -> bool:
 def loca_tables(results: Sequence[Result]) -> list[Table]:
     """Return the paper's tables 1, 4, 5 and 6, and the accuracy by task and length.
 
-    Without a window, the tables of tokens are omitted.
+    Token tables are omitted if no window is given.
     """
     results = _played_here(results)
     if not results:
@@ -153,7 +153,7 @@ def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
 
 
-# the figure's panels: metric, label, scale factor
+# Panels of the figure, as (metric, label, scale factor).
 _PANELS = (
     ("success", "accuracy (%)", 100.0),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001),

@@ -31,9 +31,9 @@ from agentgym.training.evaluation.registry import figure_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# the axes of the paper's curves, with their bin widths
+# The axes of the paper's curves, and the bin width of each axis.
 WIDTHS = {"operations": 10, "height": 5}
-# the runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`
+# Arguments of `Ablation` for TaskWeaver's figures 3 and 4.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     f"lore-{difficulty}": {
         "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
@@ -56,7 +56,7 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
-# Explicit ticks, since matplotlib would give a one-decade axis a single one.
+# Explicit ticks, because matplotlib would draw only one tick per decade.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
@@ -125,8 +125,8 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return the accuracies by operations or height; bins of 5 levels are merged until each
-    contains ten episodes.
+    """Return the accuracies by operations or height; neighbouring bins of heights are merged until
+    each bin contains ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -176,7 +176,6 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count failed episodes by cause, and separately those with lost leads."""
     table = []
     for name, rows in arms.items():
         there = played(rows)

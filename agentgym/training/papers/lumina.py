@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation import Paper, register_paper
 
-# the run of figure 3, as arguments of `Ablation`
+# Arguments of `Ablation` for figure 3.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "lumina": {
         "worlds": ("ListWorld", "TreeWorld", "GridWorld"),
@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
 }
 
-# success rate without oracles at figure 6's comparison sizes (section 4.4)
+# Success rate without oracles at which figure 6 compares policies (section 4.4).
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
 
 register_paper(

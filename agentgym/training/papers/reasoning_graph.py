@@ -26,10 +26,10 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Nodes for a database of this size (the paper has up to 235), scaled by the square root for others.
+# Number of nodes for the full database; the number scales with the square root of the size.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
-# Maximum k-means iterations; it has usually converged by then, and nodes are approximate anyway.
+# Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
 # Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128
@@ -37,7 +37,7 @@ _DIMENSIONS = 128
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The searches of one episode as a path; `kinds` are steps from `KINDS`."""
+    """The searches of one episode as a path; each step has one of the `KINDS`."""
 
     nodes: tuple[int, ...]
     kinds: tuple[str, ...]
@@ -59,7 +59,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
-        """Return a kind's share of the steps after the first; NaN without any."""
+        """Return a kind's share of the steps after the first; NaN if there are none."""
         kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 
@@ -140,7 +140,7 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "oracle_documents" not in report:
         raise ValueError(
-            f"the trajectory of seed {trajectory.seed} has no report of SearchWorld at its end"
+            f"the trajectory of seed {trajectory.seed} does not end with a report of SearchWorld"
         )
     return dict(report)
 

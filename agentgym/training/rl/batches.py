@@ -18,13 +18,13 @@ from agentgym.training.rollout.models.prefixes import logits_at, shared_groups, 
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    `tensor[batch.sampled]` lists the sampled tokens of episode rows in step order; `place` is its
+    `tensor[batch.sampled]` returns the values of sampled tokens in step order; `place` is the
     inverse.
 
     Attributes:
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
-        logprobs: In nats, under the sampling policy; 0 elsewhere.
+        logprobs: Log-probabilities under the sampling policy, in nats; 0 for other tokens.
         shared: Whether to compute shared prefixes once; the rows must be in lexicographic order.
     """
 
@@ -35,7 +35,7 @@ class Batch:
     shared: bool = field(default=False, kw_only=True)
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
-        """Return some rows without superfluous padding."""
+        """Return selected rows without superfluous padding."""
         longest = int(self.attended[rows].sum(1).max())
         taken: dict[str, Any] = {
             name: value[rows, :longest].to(device)
@@ -49,7 +49,8 @@ class Batch:
     ) -> Iterator[tuple[torch.Tensor, Self]]:
         """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
 
-        `share` computes rows with long shared prefixes together; other rows are batched by length.
+        With `share`, rows with long shared prefixes are computed together; other rows are batched
+        by length.
         """
         lengths = self.attended.sum(1)
         size = size or len(lengths)
@@ -83,7 +84,7 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
     longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
         raise ValueError(
-            "a row has no log-probabilities; use a policy that records them with its ids"
+            "a row has no log-probabilities; use a policy that records log-probabilities"
         )
 
     def padded(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
@@ -101,7 +102,7 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows for training, with one value per sampled token; `shares` in the objective sum to 1."""
+    """Rows for training; `shares` are the weights of sampled tokens in the objective."""
 
     shares: torch.Tensor
     advantages: torch.Tensor
@@ -141,15 +142,15 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
     """Return the number of sampled tokens of each step; 0 for the steps of frozen seats.
 
     Raises:
-        ValueError: A step has no token ids, although its agent's other steps have.
+        ValueError: A step has no token ids, although other steps of its agent have token ids.
     """
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     for numbers in trajectory.by_agent().values():
         own = [lengths[k] for k in numbers]
         if 0 in own and (any(own) or not any(lengths)):
             raise ValueError(
-                f"step {numbers[own.index(0)]} of seed {trajectory.seed} has no token ids: play it "
-                "with a policy that records them"
+                f"step {numbers[own.index(0)]} of seed {trajectory.seed} has no token ids; use a "
+                "policy that records token ids"
             )
     return lengths
 
@@ -158,7 +159,7 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return each token's share of the objective, one value per episode.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    All tokens' shares sum to 1 or, with `constant`, to the mean episode length divided by `most`.
+    The shares of all tokens sum to 1 or, with `constant`, to the mean episode length over `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -172,12 +173,12 @@ def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> to
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return an older policy's experience, corrected to the current log-probabilities.
+    """Return experience from an older policy, corrected by the current log-probabilities.
 
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Clipping refers to the new log-probabilities from now on.
+    # Later clipping uses the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -242,5 +243,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # otherwise backpropagation stops at a frozen first layer
+    model.enable_input_require_grads()  # without it, a frozen first layer stops gradients
     model.train()

@@ -74,7 +74,7 @@ class HintCurriculum(Curriculum):
     def env(self, progress: float) -> EnvSpec:
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
-        # Seeds are consecutive, so the two kinds alternate evenly instead of forming two blocks.
+        # Seeds are consecutive, so tasks with and without hints alternate evenly.
         kinds = [
             (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
         ]

@@ -13,7 +13,7 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import Collector, EnvLike, PolicyLike, Trajectory
 from agentgym.training.rollout.seat_policies import against
 
-# First training seed; evaluation uses the seeds from 0.
+# First training seed; evaluation uses seeds from 0 upwards.
 TRAIN_SEED = 10_000_000
 
 
@@ -26,7 +26,7 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add a round with some or all of its episodes."""
+        """Add the metrics and failures of a round, and the given episodes."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost

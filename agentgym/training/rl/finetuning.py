@@ -39,7 +39,7 @@ from agentgym.training.rollout.models.pretrained import (
 from agentgym.training.rollout.seat_policies import adapt, against
 
 BASE, HANDOVER = "base", "handover"
-# Usual learning rates of full training and of adapters at this model size.
+# Default learning rates for training all weights and for training adapters.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
 # Options that fine-tuning passes to GRPO under the same names.
 _SHARED = (
@@ -52,20 +52,20 @@ _SHARED = (
     "max_new_tokens",
     "batch_size",
 )
-# Trial episodes of the teacher; cloning a teacher that fails them all would teach failure.
+# Trial episodes of the teacher, which must solve at least one.
 _DEMONSTRATIONS = 24
 
 
 class FineTuning(PhasedRun[FineTuneConfig]):
-    """One run in a folder, which resumes from its last checkpoint and episode.
+    """A training run in a folder; an interrupted run resumes from its last checkpoint and episode.
 
     The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
-    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights become a
-    transformers folder, `base`.
+    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are
+    converted to a transformers folder named `base`.
 
     Raises:
         ValueError: The folder contains another run, or the model or device does not exist.
-        DamagedFileError: Its settings or its curve are unreadable.
+        DamagedFileError: The settings or the learning curve are unreadable.
     """
 
     settings = "finetune.json"
@@ -146,7 +146,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        # A phase's trainer starts from the previous phase's checkpoint, so it is built afterwards.
+        # A phase's trainer starts from the previous phase's checkpoint, so the trainer is built
+        # afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         rivals = config.make_opponents()
@@ -236,7 +237,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             on_progress(name, done, total)
 
         rivals = config.make_opponents()
-        if config.pool:  # the model would always draw against itself
+        if config.pool:  # self-play would always draw
             rivals = dict.fromkeys(config.agents()[1:], adapt(config.make_teacher()))
         player = against(policy, rivals, config.agents())
         write_report(run_ablation(ablation, out, 1, advance, player=player), out)

@@ -21,7 +21,7 @@ from agentgym.world.config import Share, TokenCount
 
 ITSELF: Final = "transformers"
 VLLM: Final = "vllm"
-# vLLM options that follow from training options.
+# vLLM options that are set by training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
@@ -34,24 +34,24 @@ class FineTuneConfig(TaskConfig):
 
     Attributes:
         model: A transformers folder, a GGUF file, or `smollm2`.
-        lora: The rank of LoRA adapters, which are then the only trained weights; 0 to train all.
-        method: `clone`, `grpo`, or `both` in this order.
+        lora: The rank of the LoRA adapters to train; 0 to train all weights.
+        method: `clone`, `grpo`, or `both` (cloning first).
         demonstrations: Episodes per cloning step.
         min_reward: See `CloningConfig`.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: `none` for all tasks in turn; `horizons` to move to longer tasks once a step
-            solves the share `threshold`; or `hints` to shift from the last arm to the first.
-        clone_rate: The learning rate of cloning; None for a usual one.
-        rl_rate: The learning rate of GRPO; None for a usual one.
+        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a step
+            solves the share `threshold`. `hints` shifts from the last arm to the first.
+        clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
+        rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, played in the first arm and context.
-        eval_arms: Arms of the evaluations before and after; None for the training arms.
-        eval_horizons: Horizons of these evaluations; None for the training horizons.
-        episodes: Episodes per cell of these evaluations; 0 skips them.
-        dtype: As in `ModelOptions`, like `device`; trained weights default to `float32`.
+        eval_arms: Arms evaluated before and after training; None for the training arms.
+        eval_horizons: Horizons evaluated before and after training; None for the training horizons.
+        episodes: Episodes per cell before and after training; 0 skips the evaluations.
+        dtype: See `ModelOptions`, also for `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -93,7 +93,7 @@ class FineTuneConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ablation(PolicyConfig())  # validates its arms and horizons
+        self.ablation(PolicyConfig())  # validates arms and horizons
         self.training_specs(self.cells())
         if self.method != "grpo":
             self.make_teacher()
@@ -108,7 +108,7 @@ class FineTuneConfig(TaskConfig):
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"the curriculum hints shifts from the last arm to the first, got {list(self.arms)}; "
+                f"curriculum 'hints' shifts from the last arm to the first, got {list(self.arms)}; "
                 "give two arms, such as none,P"
             )
 
@@ -117,7 +117,7 @@ class FineTuneConfig(TaskConfig):
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
         if ours := [option for option in options if option in _OURS]:
-            raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; omit it")
+            raise ValueError(f"{ours[0]} of vLLM is set by {_OURS[ours[0]]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs."""
@@ -137,15 +137,15 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler; None for the model itself. It receives weights through the
-        folder `handover`.
+        """Return the GRPO sampler; None for the model itself. The sampler reads new weights from
+        the folder `handover`.
         """
         if self.sampler == ITSELF:
             return None
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
         lora: dict[str, Any] = {}
-        if self.lora:  # vLLM accepts only some maximum ranks, such as these powers of two
+        if self.lora:  # vLLM accepts only certain maximum ranks
             rank = max(8, 2 ** (self.lora - 1).bit_length())
             lora = {"enable_lora": True, "max_lora_rank": rank}
         return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})

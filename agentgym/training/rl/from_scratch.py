@@ -42,16 +42,15 @@ _CLONED, _GROUP = 18, 8
 class LearnConfig(TaskConfig):
     """Options of `Learning`. The defaults reproduce the run in docs/training.md.
 
-    The model is evaluated in the first arm, and learns the other arms' hints and the other contexts
-    last.
+    Evaluations use the first arm. Hints of other arms and other contexts are learned last.
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.
-        hint_steps: Further cloning steps in all arms and contexts in turn; none if there is only
-            one of each.
+        hint_steps: Further cloning steps in all arms and contexts in turn; skipped if there is one
+            arm and one context.
         rl_steps: Further GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
-        evaluations: Evaluations in each of the three phases, each with a checkpoint.
+        evaluations: The number of evaluations, with checkpoints, in each of the three phases.
         episodes: Held-out episodes per evaluation.
         context: The maximum length of a prompt and its reply in tokens.
     """
@@ -80,14 +79,14 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run in a folder, which resumes from its last checkpoint.
+    """A training run in a folder; an interrupted run resumes from its last checkpoint.
 
     The folder contains settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
     the model.
 
     Raises:
         ValueError: The folder contains another run.
-        DamagedFileError: Its settings or its curve are unreadable.
+        DamagedFileError: The settings or the learning curve are unreadable.
     """
 
     settings = "train.json"

@@ -42,7 +42,8 @@ _TINY = 1e-6
 
 
 class GRPO(Trainer[GRPOConfig]):
-    """Trainer that learns from the model's own samples. All tokens of a reply share its advantage.
+    """Trainer that learns from the model's own samples. All tokens of a reply have the same
+    advantage.
 
     An external sampler (vLLM or a server) receives the weights before each batch of episodes.
     """
@@ -52,7 +53,7 @@ class GRPO(Trainer[GRPOConfig]):
         self.sampler = sampler
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        # With adapters, the reference is the model without them, so no copy is needed.
+        # With adapters, the reference is the model without adapters, so no copy is needed.
         if not self.config.kl or has_adapter(self.model):
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
@@ -113,7 +114,7 @@ class GRPO(Trainer[GRPOConfig]):
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
-        if not (config.kl or config.entropy):  # rows without an advantage then have no gradient
+        if not (config.kl or config.entropy):  # other rows have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
                 return
@@ -140,8 +141,8 @@ class GRPO(Trainer[GRPOConfig]):
                 fresh = False
 
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        # `scale` corrects for shares that refer to all rows. While the model is `fresh`, no update
-        # has changed it, so its log-probabilities should match the sampler's.
+        # `scale` corrects the shares, which are relative to all rows. While the model is
+        # `fresh`, no update has changed it, so its log-probabilities should match the sampler's.
         for _, part in self.passes(data):
             prediction = self.predict(part)
             if fresh:
@@ -185,7 +186,8 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.track_max(ratio_max=moved)
         if config.kl:
             apart = self._reference_logprobs(data) - prediction.logprobs
-            # Never negative and of low variance: k3 of joschu.net/blog/kl-approx.html.
+            # The estimator k3 of joschu.net/blog/kl-approx.html has low variance and is never
+            # negative.
             divergence = apart.exp() - 1 - apart
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
@@ -207,7 +209,7 @@ class GRPO(Trainer[GRPOConfig]):
             current = self.predict(part).logprobs.cpu()
             logprobs[chosen, : current.shape[1]] = current
         log_ratio = (logprobs - data.logprobs)[data.sampled]
-        # Corrected rows have the trainer's log-probabilities, so their losses show no drift.
+        # The drift is measured here, because corrected rows have the trainer's log-probabilities.
         self.records.track_max(sampler_drift=log_ratio.abs())
         ratio = log_ratio.exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
@@ -227,10 +229,10 @@ def advantages(
 
     At the episode level, rewards are compared among the episodes of a seed. At the turn level, the
     returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared among the
-    seed's episodes that have a step k; a turn that only one episode reached gets 0. A summary
-    requested by an env counts as a step.
+    seed's episodes that have a step k. If only one episode has a step k, the advantage is 0. A
+    summary requested by an env counts as a step.
 
-    With `reinforce`, rewards are compared among all seeds instead of one. Each agent of a team has
+    With `reinforce`, rewards are compared among the episodes of all seeds. Each agent of a team has
     its own rewards (`Trajectory.own_rewards`) and is compared only with itself.
     """
     compared = [_compared(t, baseline, level, gamma) for t in trajectories]

@@ -1,4 +1,4 @@
-"""Training runs in phases, and their success on held-out episodes."""
+"""Training runs in several phases, with a learning curve on held-out episodes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from agentgym.training.rl.trainer import Trainer
 
 CURVE = "curve.jsonl"
-# In the order of a run: random legal play, the teacher, then the model's phases.
+# Phases in the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 
-# Names of the phases that train, and the opacity of their grey backgrounds.
+# Labels and background opacities of the training phases.
 _BANDS = {"cloning": ("cloning", 0.15), "hints": ("with hints", 0.3), "rl": ("RL", 0.0)}
 _SAMPLING = {
     "greedy": ("most probable tokens", "#0072B2", "o"),
@@ -41,12 +41,12 @@ _LEVELS = {"chance": ("random legal play", "#777777", ":"), "teacher": ("teacher
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An evaluation on held-out episodes; `greedy` and `sampled` are the shares of solved ones.
+    """An evaluation on held-out episodes; `greedy` and `sampled` are shares of solved episodes.
 
     Attributes:
         episodes: Training episodes so far, over all phases.
         seconds: CPU seconds of training so far, without evaluations.
-        sampled: At temperature 1; None if not measured.
+        sampled: The share at temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
 
@@ -60,7 +60,7 @@ class Point:
 
 
 class Curve:
-    """Points of a run in a JSONL file, which need not exist."""
+    """The learning curve of a run in a JSONL file; the file need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,8 +82,8 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop everything after a step of a phase."""
-        # A resumed run repeats everything after this step, and drops an unfinished line.
+        """Remove the points after a step of a phase."""
+        # A resumed run repeats everything after this step.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
@@ -93,7 +93,7 @@ class Curve:
         return next((point for point in reversed(self.points) if point.phase == phase), None)
 
 
-# Called with a phase, its step and its number of steps.
+# Called with the phase, the current step and the number of steps.
 OnProgress = Callable[[str, int, int], None]
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 

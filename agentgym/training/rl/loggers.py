@@ -16,7 +16,7 @@ WANDB_RUN = "wandb_run.txt"
 
 
 class Logger(Protocol):
-    """Run of an experiment tracker."""
+    """Logger of an experiment tracker."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record a step's metrics."""
@@ -26,7 +26,7 @@ class Logger(Protocol):
 
 
 def open_loggers(out: Path, step: int, config: TrainerConfig) -> list[Logger]:
-    """Start the selected loggers after a step of a run."""
+    """Return the selected loggers, which continue after a given step."""
     loggers: list[Logger] = []
     if config.tensorboard:
         loggers.append(TensorBoardLogger(out, step))
@@ -41,7 +41,7 @@ class TensorBoardLogger(Logger):
     def __init__(self, out: Path, step: int) -> None:
         with needs_extra("tensorboard=True", "tensorboard"):
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
-        # Hides events of later steps.
+        # TensorBoard then hides events of later steps.
         self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -59,7 +59,7 @@ class WandbLogger(Logger):
     `WANDB_MODE=offline`. It ignores repeated steps.
 
     Raises:
-        ValueError: W&B cannot start the run, for instance without a key.
+        ValueError: W&B cannot start the run, for example because no API key is set.
     """
 
     def __init__(self, out: Path, config: TrainerConfig) -> None:
@@ -67,7 +67,7 @@ class WandbLogger(Logger):
             import wandb  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - optional, and slow to import
         except ImportError as error:
             raise MissingExtraError(
-                f"wandb=True needs a package: pip install wandb ({error})"
+                f"wandb=True requires a package: pip install wandb ({error})"
             ) from error
         file = out / WANDB_RUN
         known = file.read_text(encoding="utf-8") if file.exists() else None

@@ -26,7 +26,7 @@ class SelfPlayConfig(GRPOConfig):
     """Options of `SelfPlay`.
 
     Attributes:
-        pool: The opponents, which alternate from step to step: `current` (the model plays all
+        pool: The opponents, used in rotation: `current` (the model plays all
             seats), `past` (a random snapshot), or a policy named as in `PolicyConfig`.
         world: The id of the team, for scripted opponents.
         snapshot_every: Steps between snapshots.
@@ -39,7 +39,7 @@ class SelfPlayConfig(GRPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pool:
-            raise ValueError("pool must list at least one, such as current")
+            raise ValueError("pool must list at least one opponent, such as current")
         for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)
@@ -57,9 +57,9 @@ def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
 class SelfPlay(GRPO):
     """GRPO for teams whose members compete.
 
-    Against another opponent, the model plays each seat in turn, and only its replies are trained.
-    Rewards are compared among a seat's episodes on the same instance against the same opponent. The
-    snapshots are models in the folder `past`, one per step number.
+    Against `past` or a named policy, the model plays each seat in turn, and only its replies are
+    trained. Rewards are compared among a seat's episodes on the same instance against the same
+    opponent. Snapshots are models in the folder `past`, each in a subfolder named by its step.
 
     Raises:
         ValueError: There is no folder for the snapshots, or the env has one seat.
@@ -70,12 +70,12 @@ class SelfPlay(GRPO):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.out is None:
-            raise ValueError("self-play keeps snapshots in a folder; give `out`")
+            raise ValueError("self-play stores snapshots in a folder; set `out`")
         self.past = self.out / "past"
         self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        if played:  # otherwise the opponent forfeited all episodes before the model moved
+        if played:  # opponents may forfeit all episodes
             yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:

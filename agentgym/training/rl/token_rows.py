@@ -17,7 +17,7 @@ class TrainingRow:
 
     Attributes:
         sampled: 1 for tokens sampled by the policy, 0 for context.
-        logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
+        logprobs: Log-probabilities in nats at sampling time, 0 for context; None if any is unknown.
         steps: The steps whose replies the row contains.
         agent: The team agent that wrote the replies; empty without a team.
     """
@@ -40,8 +40,7 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
     sampled = [(k, step.reply) for k, step in enumerate(trajectory.steps) if step.reply.ids]
     if not sampled:
         raise ValueError(
-            f"no reply of seed {trajectory.seed} has token ids: play it with a policy that records "
-            "them"
+            f"no reply of seed {trajectory.seed} has token ids; use a policy that records token ids"
         )
     joined: list[TrainingRow] = []
     # Two agents may have equal prompts, because a template may omit the system message.
@@ -56,7 +55,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
     A row continues while each prompt starts with the ids of the previous prompt and its reply.
     """
     groups: list[dict[int, Reply]] = []
-    before: Reply | None = None  # the last reply of the newest row, if the row may continue
+    before: Reply | None = None  # the last reply, if its row may continue
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
             raise ValueError(
@@ -74,7 +73,6 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 
 def _row(replies: dict[int, Reply]) -> TrainingRow:
-    """Join replies whose prompts each extend the previous prompt and reply."""
     *_, last = replies.values()
     ids = (*last.prompt_ids, *last.ids)
     sampled, logprobs = [0] * len(ids), [0.0] * len(ids)

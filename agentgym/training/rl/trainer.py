@@ -42,16 +42,16 @@ class Trainer(Generic[ConfigT]):
     """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
-        model: A causal language model, trained on its device. If it has adapters (PEFT), only they
-            are trained and saved.
+        model: A causal language model, trained on its device. If the model has PEFT adapters, only
+            the adapters are trained and saved.
         env: As in `Collector`.
-        out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
-        curriculum: Selects each step's env instead of `env`.
+        out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
+        curriculum: Selects the env of each step, and replaces `env`.
         opponents: Policies of a team's seats that are not trained.
 
     Attributes:
         step: The completed steps.
-        seconds: CPU seconds of the steps, without checkpoints.
+        seconds: CPU seconds spent on the steps, excluding checkpoints.
 
     Raises:
         ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
@@ -85,7 +85,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # usual for language models; the default of 0.999 forgets gradient spikes too slowly
+        )  # 0.95 is usual for language models; 0.999 forgets gradient spikes too slowly
         self.records = Recorder()
         self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
@@ -102,7 +102,7 @@ class Trainer(Generic[ConfigT]):
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return further modules by name; they are saved, and trained if they require gradients."""
+        """Return additional modules to save, by name; modules with gradients are also trained."""
         return {}
 
     def draw_seed(self, step: int) -> int:
@@ -135,7 +135,7 @@ class Trainer(Generic[ConfigT]):
                 log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
-                    log.sync()  # a checkpoint must not outlive the metrics of earlier steps
+                    log.sync()  # metrics must reach the disk before the checkpoint
                     self.save()
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
@@ -149,7 +149,7 @@ class Trainer(Generic[ConfigT]):
             group["lr"] = rate
         self.optimizer.zero_grad()
         total = torch.zeros((), device=self.model.device)
-        for loss in losses:  # frees the graph of one micro-batch before building the next
+        for loss in losses:  # frees the graph of one micro-batch at a time
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm)
@@ -173,8 +173,8 @@ class Trainer(Generic[ConfigT]):
         saved = sorted(state.keys() - _PROGRESS)
         if saved != sorted(self.modules):
             raise ValueError(
-                f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
-                f"{', '.join(sorted(self.modules))}: "
+                f"the checkpoint in {self.out} has {', '.join(saved)}, but this run has "
+                f"{', '.join(sorted(self.modules))}; "
                 "continue with the trainer and settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():
@@ -194,13 +194,13 @@ class Trainer(Generic[ConfigT]):
             with replacing(self.out / CHECKPOINT) as file:
                 torch.save(self.state(), file)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # torch hides the system error
+            if isinstance(error.__context__, OSError):  # torch wraps the system error
                 raise error.__context__ from None
             raise
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # If there are adapters, only they are trained.
+    # If the model has adapters, only the adapters are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -224,8 +224,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
-            raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # torch reports a truncated archive as RuntimeError; other damage may raise any of these.
+            raise ValueError(f"the checkpoint lacks {', '.join(sorted(missing))}")
+    # torch reports a truncated archive as RuntimeError; other damage may raise any of these errors.
     except (
         AttributeError,
         EOFError,
@@ -268,7 +268,7 @@ class Recorder:
 def _append(
     lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
 ) -> None:
-    for name, value in values.items():  # tensors stay on their device to avoid synchronisation
+    for name, value in values.items():  # no device synchronisation here
         tensor = (
             value.detach()
             if isinstance(value, torch.Tensor)
@@ -317,7 +317,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the steps in a metrics file with their lines."""
+    """Yield each step of a metrics file, with the step's line."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")

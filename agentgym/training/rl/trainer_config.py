@@ -22,7 +22,7 @@ from agentgym.world.world import load_world
 
 # Upper bound for steps, rows and similar options, which catches typos.
 MOST = 10**9
-# Upper bound for one step's episodes, or groups of them; all are in memory at once.
+# Upper bound for the episodes or groups of one step, which are all in memory at once.
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
@@ -35,14 +35,14 @@ class TaskConfig(Config):
     Attributes:
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; the first is the main one.
-        contexts: Context strategies, each a combination joined by `+`.
-        window: The context window in tokens; None means the paper's with a strategy, otherwise no
-            limit.
+        contexts: Context strategies; each may combine several with `+`.
+        window: The context window in tokens. If None, tasks with a strategy use the paper's window,
+            and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
-        opponents: Policies of seats that are not trained, named likewise.
-        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the curve then
-            shows points against the teacher, with half a point for a draw.
-        evaluations: Evaluations within each phase.
+        opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
+        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
+            then shows scores against the teacher, where a draw counts half.
+        evaluations: The number of evaluations in each phase.
 
     Raises:
         ValueError: An id, arm, horizon, policy or option is invalid.
@@ -66,7 +66,7 @@ class TaskConfig(Config):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(
-                    f"{name} must list at least one value, and none twice, got {list(values)}"
+                    f"{name} must list one or more distinct values, got {list(values)}"
                 )
         PolicyConfig(self.teacher)
         self.specs(self.cells())
@@ -77,14 +77,14 @@ class TaskConfig(Config):
                 f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
             )
         if self.pool and self.opponents:
-            raise ValueError("a pool takes turns in all seats; omit opponents")
+            raise ValueError("a pool already fills all seats; omit opponents")
 
     def make_teacher(self) -> Policy:
         """Return the policy to clone."""
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def agents(self) -> tuple[str, ...]:
-        """Return the names of the team's agents; empty for one agent."""
+        """Return the names of the team's agents; empty if the world is not a team."""
         with closing(gymnasium.make(self.specs(self.cells())[0])) as env:
             return agents_of(env)
 
@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, the first arm in all."""
+        """Return (arm, context) pairs: all arms in the first context, then the other contexts."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
@@ -105,7 +105,7 @@ class TaskConfig(Config):
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
         """Return the specs of the cells' envs; `more` are keyword arguments of the world."""
-        # End an episode at an unreadable reply; it would otherwise fill up with errors.
+        # An unreadable reply ends the episode, which would otherwise fill up with errors.
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
@@ -130,18 +130,18 @@ class TrainerConfig(Config):
 
     Attributes:
         steps: Rounds of collecting and updating.
-        learning_rate: AdamW's learning rate after `warmup` steps; it falls linearly to a tenth at
-            the end.
+        learning_rate: AdamW's learning rate after `warmup` steps, which then falls linearly to a
+            tenth.
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             continue exactly as if uninterrupted.
         timeout: Seconds until a hanging env is abandoned, if the engine supports it.
-        micro_batch: Rows per forward pass, 0 for no limit; limits memory without changing updates.
-            More rows share more prefixes.
+        micro_batch: Maximum number of rows per forward pass, or 0 for no limit. The value does not
+            affect the updates.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
-        tensorboard: Log to TensorBoard too (extra `tensorboard`).
-        wandb: Log to Weights & Biases too (package `wandb`).
+        tensorboard: Whether to log to TensorBoard (requires the extra `tensorboard`).
+        wandb: Whether to log to Weights & Biases (requires the package `wandb`).
         batch_size: The maximum number of prompts per sampling batch.
         template: Chat template variables, such as `enable_thinking`.
     """
@@ -171,31 +171,32 @@ class GRPOConfig(TrainerConfig):
     Attributes:
         groups: Instances per step.
         group_size: Episodes per instance.
-        resample: Rounds that replace instances whose episodes all have the same reward (dynamic
-            sampling: DAPO, section 3.2).
-        baseline: The reference of a reward: `grpo`, the mean of its group, divided by the group's
-            population standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean
-            of the other episodes in its group; `reinforce`, the mean of all.
+        resample: Rounds that replace instances whose episodes all have the same reward, as in DAPO
+            (Yu et al. 2025, section 3.2).
+        baseline: The value subtracted from a reward. `grpo` subtracts the group's mean and divides
+            by the group's population standard deviation. `mean` omits the division (Liu et al.
+            2025). `rloo` subtracts the mean of the group's other episodes, and `reinforce` the mean
+            of all episodes.
         level: The unit of advantages, `episode` or `turn`; see `advantages`.
         label_reward: The additional reward of each step labelled optimal, for envs with
-            `labels=True`. At the turn level with `gamma` 0 it is a process reward.
-        gamma: The discount per turn; only for `turn`.
+            `labels=True`.
+        gamma: The discount per turn, used only at the turn level.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: The clipping distance above 1, if different; a larger one lets improbable tokens
-            gain more (DAPO, Yu et al. 2025, section 3.1).
-        ratio: The unit of clipping: each `token`, or each `reply`, by the geometric mean over its
-            tokens (GSPO, Zheng et al. 2025).
-        weight: The units of equal weight: each `episode`, however many tokens it has; each `token`
-            of any episode (DAPO, section 3.3); or `constant`, each token with a weight that does
-            not depend on the samples (Dr. GRPO, Liu et al. 2025).
-        kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath, eq.
-            4.
+        clip_high: The clipping distance above 1, if different (DAPO, section 3.1).
+        ratio: The unit of clipping: each `token`, or each `reply`, with the geometric mean over the
+            reply's tokens (GSPO, Zheng et al. 2025).
+        weight: How tokens are weighted. With `episode`, all episodes have equal weight; with
+            `token`, all tokens have equal weight (DAPO, section 3.3). With `constant`, a token's
+            weight does not depend on the samples (Liu et al. 2025).
+        kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath
+            (equation 4).
         entropy: The weight of the entropy bonus.
         epochs: Passes over the same episodes.
-        minibatches: Maximum updates per pass, on equally many rows, redrawn for each pass.
+        minibatches: Maximum number of updates per pass. Each pass splits the rows at random into
+            equal parts.
         importance_cap: Weight each token by the ratio of its training and sampling probabilities,
-            capped at this value, for samplers that round differently. None leaves the difference to
-            the clipped ratio.
+            capped at this value, for samplers that round differently. With None, only the clipped
+            ratio accounts for the difference.
         max_new_tokens: The maximum reply length in tokens.
     """
 
@@ -212,7 +213,7 @@ class GRPOConfig(TrainerConfig):
     weight: Literal["episode", "token", "constant"] = "episode"
     kl: LossWeight = 0.0
     entropy: LossWeight = 0.0
-    # more rounds on the same rows teach nothing new
+    # More than 1,000 passes over the same rows are pointless.
     epochs: Annotated[int, Field(ge=1, le=1_000)] = 1
     minibatches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None

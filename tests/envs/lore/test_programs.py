@@ -232,7 +232,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
     again = exported(folder, "CodeWorld")
     assert (again.returncode, again.stderr) == (
         2,
-        f"error: the folder {str(folder)!r} is not empty; choose another one\n",
+        f"error: the folder {str(folder)!r} is not empty; choose an empty folder\n",
     )
 
 
@@ -262,6 +262,6 @@ def test_exports_of_all_sizes_run_for_real(
 def test_other_worlds_have_no_program_to_export() -> None:
     with pytest.raises(
         ValueError,
-        match=r"^ListWorld has no program to export; only CodeWorld has one$",
+        match=r"^ListWorld has no program to export; choose a CodeWorld task$",
     ):
         export_program("ListWorld", 0)

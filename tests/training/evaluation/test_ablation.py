@@ -115,7 +115,7 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
         ),
         ({"arms": ("H",)}, "H needs S"),
         ({"arms": ("X",)}, "oracles must be letters"),
-        ({"arms": ("S", "S")}, "none twice"),
+        ({"arms": ("S", "S")}, "distinct"),
         ({"worlds": ()}, "worlds must list"),
         ({"horizons": (0,)}, "horizon must be an integer in"),
         ({"horizons": (10**9,)}, "horizon must be an integer in"),

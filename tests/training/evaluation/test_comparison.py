@@ -145,7 +145,7 @@ def test_the_command_writes_a_report_of_all_policies(tmp_path: Path) -> None:
     assert "### Success rate against bad" in summary
     assert "| good | ListWorld | none |" in summary
     again = CliRunner().invoke(app, ["compare", str(one), f"--out={one}"])
-    assert (again.exit_code, "is one of the folders" in again.stderr) == (2, True)
+    assert (again.exit_code, "is one of the compared folders" in again.stderr) == (2, True)
 
 
 @pytest.mark.rotation
@@ -159,9 +159,9 @@ def test_several_policies_play_in_one_run(tmp_path: Path) -> None:
     assert (counts.count("good"), counts.count("noisy:p=0.5")) == (8, 8)
     for wrong, message in (
         (["--max-cost", "3", "--price", "1,2"], "requires a policy behind an endpoint"),
-        (["--price", "1"], "--price takes PROMPT,REPLY"),
+        (["--price", "1"], "--price must be PROMPT,REPLY"),
         (["--price", "1,1", "--price", "1,1", "--price", "1,1"], "3 times for 2 policies"),
-        (["--policy", "good=random"], "none twice"),
+        (["--policy", "good=random"], "distinct"),
     ):
         shown = CliRunner().invoke(app, [*given, *wrong])
         assert (shown.exit_code, message in shown.stderr) == (2, True), shown.stderr

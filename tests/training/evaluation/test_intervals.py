@@ -228,7 +228,7 @@ def test_effects_are_means_over_the_pairs_that_differ_in_one_oracle() -> None:
 def test_bad_input_is_explained() -> None:
     with pytest.raises(
         ValueError,
-        match=r"there is no metric 'sucess'; did you mean 'success'[?] metrics: success, step_accuracy",
+        match=r"unknown metric 'sucess'; did you mean 'success'[?] metrics: success, step_accuracy",
     ):
         summarize([row(0)], (), "sucess")
     with pytest.raises(ValueError, match="there are no results"):

@@ -159,7 +159,7 @@ def test_a_script_may_grow_its_study_but_not_change_its_policy(tmp_path: Path) -
         (tmp_path / "script.py").write_text(SCRIPT.replace(old, new))
         said.append(python(tmp_path, "script.py")[1])
     assert said[:2] == ["", ""]
-    assert "'__main__.play' from another player: its source was " in said[2]
+    assert "'__main__.play' by a different policy: its source was " in said[2]
 
 
 def other_code(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_other_sources_of_the_package_are_refused_and_kept_apart(tmp_path: Path)
     other_code(run / SETTINGS)
     for policy in ("noisy:p=0.2", "oracle"):
         with pytest.raises(
-            ValueError, match=r"was played by other code: its code was .*; go on wi"
+            ValueError, match=r"was played with different code: its code was .*; use the original"
         ):
             run_ablation(small(policy, seeds=4), run, 1)
     run_ablation(small("noisy:p=0.2"), two, 1)

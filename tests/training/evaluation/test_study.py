@@ -150,7 +150,7 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
 
 def test_equal_samples_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="at temperature 0 would be equal"):
+    with pytest.raises(ValueError, match="at temperature 0 would be identical"):
         small(str(tmp_path), samples=2)
 
 

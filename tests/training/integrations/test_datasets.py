@@ -183,7 +183,7 @@ def test_pictures_move_the_positions(tmp_path: Path) -> None:
     assert row["trainable"] == [2, 5]
     assert export([drawn()], tmp_path / "rows.jsonl") == 1
     with pytest.raises(
-        ValueError, match="episode 0 has pictures, which only the format 'jsonl' can hold"
+        ValueError, match="episode 0 contains images, which require the format 'jsonl'"
     ):
         export([drawn()], tmp_path / "rows.parquet", "parquet")
 
@@ -266,7 +266,7 @@ def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> Non
         tokens(ONE, Reply("", (1, 2, 3, 4, 5)), Reply("x", (1, 2, 3, 4, 5, 6), (7,), (-1.0,)))
     )["rows"]
     assert [(row["steps"], row["loss_mask"]) for row in silent] == [([0, 2], [0, 0, 1, 1, 0, 0, 1])]
-    with pytest.raises(ValueError, match="no reply of this trajectory has token ids: play it with"):
+    with pytest.raises(ValueError, match="no reply of this trajectory has token ids; use a policy"):
         to_training_dict(tokens(Reply("scripted")))
     with pytest.raises(ValueError, match="step 1 has 1 ids and 2 logprobs; record one for each id"):
         to_training_dict(tokens(ONE, replace(TWO, logprobs=(-1.0, -2.0))))

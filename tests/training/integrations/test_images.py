@@ -302,7 +302,7 @@ def test_a_bridge_without_images_refuses_them_by_name(bridge: str, world: str) -
     name = tool_env(agentgym.make(world)).world_class.__name__
     with pytest.raises((ValueError, PolicyError), match=message.format(name)) as caught:
         refuse(world, STACKS[world])
-    assert any(word in str(caught.value) for word in ("; use ", "; leave "))
+    assert any(word in str(caught.value) for word in ("; use ", "; remove "))
 
 
 def test_every_bridge_carries_images_or_refuses_them() -> None:

@@ -120,9 +120,9 @@ def test_trajectories_survive_a_log(tmp_path: Path) -> None:
     assert copied.samples is not None
     del copied.samples[0].metadata[KEY]
     inspect_tasks.write_eval_log(copied, str(path))
-    with pytest.raises(ValueError, match="without an agentgym trajectory; give a log of the task"):
+    with pytest.raises(ValueError, match="without an agentgym trajectory; use a log of the task"):
         list(read_log(path))
-    with pytest.raises(ValueError, match="there is no episode to write"):
+    with pytest.raises(ValueError, match="there are no episodes to write"):
         write_log([], path, "none")
 
 

@@ -258,7 +258,7 @@ def test_a_team_is_refused() -> None:
         ValueError, match="is a team, and this bridge plays one agent; give its seat"
     ):
         Stack("ListWorld-team")
-    with pytest.raises(ValueError, match="there is no stack to serve"):
+    with pytest.raises(ValueError, match="there are no stacks to serve"):
         create_app([])
 
 

@@ -266,7 +266,7 @@ def test_what_cannot_play_a_seat_refuses_it() -> None:
     worker = {"seat": "worker_0", "opponents": {"manager_0": "oracle"}}
     with pytest.raises(ValueError, match="TRL keeps the history, and worker_0 starts several chat"):
         growing_spec("TRL", "train with rollout_func", "TreeWorld-manager", worker)
-    with pytest.raises(ValueError, match="MCP has calls but no turns"):
+    with pytest.raises(ValueError, match="a team requires turns, which MCP does not have"):
         mcp_env(agentgym.make(TEAM, **SEAT))
     # A log must not choose the policies that run.
     with pytest.raises(ValueError, match="if you trust it"):

@@ -165,7 +165,7 @@ class Rewriter(gymnasium.wrappers.TransformObservation):  # type: ignore[type-ar
     ],
 )
 def test_edits_are_refused(options: dict[str, Any], what: str) -> None:
-    message = f"SkyRL keeps the history, so {what} cannot edit it; .* training.export"
+    message = f"SkyRL keeps the history, so {what} cannot be used; .* training.export"
     with pytest.raises(ValueError, match=message):
         register("world", "ListWorld", **options)
 
@@ -174,9 +174,7 @@ def test_what_cannot_work_is_refused() -> None:
     register("world", "ListWorld", **SMALL)
     with pytest.raises(RegistrationError):
         register("world", "ListWorld")
-    with pytest.raises(
-        ValueError, match="needs an integer 'seed', got None; make the data set wit"
-    ):
+    with pytest.raises(ValueError, match="needs an integer 'seed', got None; make the dataset wit"):
         skyrl_gym.make("world", extras={"max_turns": 3})
     with pytest.raises(ValueError, match="max_turns must be"):
         skyrl_gym.make("world", extras={"seed": 3, "max_turns": 0})
@@ -184,5 +182,5 @@ def test_what_cannot_work_is_refused() -> None:
     register("rewritten", "ListWorld", wrappers=[rewriter])
     env = skyrl_gym.make("rewritten", extras={"seed": 3})
     env.init([])
-    with pytest.raises(ValueError, match="a wrapper of this env edits what was shown before, but"):
+    with pytest.raises(ValueError, match="a wrapper of this env edits earlier messages, but"):
         env.step("x")

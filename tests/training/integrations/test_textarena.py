@@ -54,7 +54,9 @@ def test_an_episode_is_the_one_of_make(env_id: str, options: dict[str, Any]) -> 
 
 
 def test_what_textarena_cannot_show_is_refused() -> None:
-    with pytest.raises(ValueError, match="TextArena keeps the history, so compaction cannot edit"):
+    with pytest.raises(
+        ValueError, match="TextArena keeps the history, so compaction cannot be used"
+    ):
         TextArenaEnv("ListWorld", context="compaction")
-    with pytest.raises(ValueError, match="ListWorld-team has 2 players, got num_players=3"):
+    with pytest.raises(ValueError, match="num_players must be 2 for ListWorld-team, got 3"):
         TextArenaEnv("ListWorld-team").reset(num_players=3)

@@ -257,7 +257,7 @@ def test_optimal_calls_earn_the_reward(world: str) -> None:
 
 @pytest.mark.usefixtures("typed")
 def test_what_cannot_work_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"so compaction cannot edit it; .* rollout_func"):
+    with pytest.raises(ValueError, match=r"so compaction cannot be used; .* rollout_func"):
         environment_factory("ListWorld", context="memory+compaction")
     with pytest.raises(ValueError, match="TRL cannot call a tool named 'get_reward'"):
         environment_factory("Named-v0")

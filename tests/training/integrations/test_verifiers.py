@@ -263,7 +263,7 @@ def test_a_pairing_with_something_else_is_an_error() -> None:
     (task,) = load_environment("ListWorld", range(1), **SMALL).taskset
     with pytest.raises(
         ValueError,
-        match=r"a world is played by the harness 'agentgym_verifiers'; leave harness\.id out",
+        match=r"a world is played by the harness 'agentgym_verifiers'; omit harness\.id",
     ):
         asyncio.run(task.world_score(SimpleNamespace(info={}, nodes=["a message"])))
 

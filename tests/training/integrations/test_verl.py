@@ -295,7 +295,7 @@ def test_what_cannot_be_played_fails_as_a_group(
     run_prompt(configured(folder, prompt_length=50), engine, batch)
     assert published == {"u": "failure"}
     assert "the first prompt of seed 3 has" in caplog.text
-    assert "more than rollout.prompt_length=50; raise that" in caplog.text
+    assert "more than rollout.prompt_length=50; raise that limit" in caplog.text
     batch.non_tensor_batch.pop("seed")
     run_prompt(configured(folder), engine, batch)
     assert "a row needs an integer 'seed', got None" in caplog.text

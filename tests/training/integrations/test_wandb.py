@@ -97,5 +97,5 @@ def test_wandb_without_a_key_is_a_users_error(
 
 def test_wandb_is_an_optional_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ImportError, match=r"^wandb=True needs a package: pip install wandb \("):
+    with pytest.raises(ImportError, match=r"^wandb=True requires a package: pip install wandb \("):
         start(tmp_path).train()

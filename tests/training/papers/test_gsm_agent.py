@@ -154,10 +154,10 @@ def test_replies_that_sum_up_are_no_stops_and_no_turns() -> None:
 def test_what_is_not_of_this_world_is_refused() -> None:
     played = rollout(OraclePolicy("ListWorld"), make("ListWorld", items=3, removals=1), 0)
     with pytest.raises(
-        ValueError, match="the trajectory of seed 0 has no report of SearchWorld at its end"
+        ValueError, match="the trajectory of seed 0 does not end with a report of SearchWorld"
     ):
         outcome(played)
-    with pytest.raises(ValueError, match="there are no episodes to take the mean of"):
+    with pytest.raises(ValueError, match="there are no episodes to average"):
         metrics([])
 
 
@@ -238,8 +238,8 @@ def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     assert written.count("| noisy |") == 2
     assert (tmp_path / "revisits.png").exists()
     for wrong, message in (
-        ("noisy", "a setting is name=FILE, got 'noisy'"),
-        ("no=nowhere", "holds no trajectories"),
+        ("noisy", "a setting must be name=FILE, got 'noisy'"),
+        ("no=nowhere", "contains no trajectories"),
     ):
         shown = command("gsm", wrong)
         assert shown.returncode != 0

@@ -342,7 +342,7 @@ def test_the_file_for_a_gpu_runs_with_a_tiny_model(
     )
     assert (out / HANDOVER / WEIGHTS).is_file()
     refused = command("train", f"--config={file}", "--rl=3", f"--out={out}")
-    assert "--config contains all settings; change rl in" in refused.output
+    assert "--config replaces all other options; change rl in" in refused.output
 
 
 GRPO_OF_M = ("--model=M", "--method=grpo")
@@ -353,14 +353,14 @@ GRPO_OF_M = ("--model=M", "--method=grpo")
     [
         (["--model=nowhere"], "there is no model at 'nowhere'"),
         (["--model=M", "--method=dpo"], "method must be one of clone, grpo, both, got 'dpo'"),
-        (["--model=M", "--eval=none,P"], "--eval takes ORACLES:HORIZONS, such as none,P:2,3,4"),
+        (["--model=M", "--eval=none,P"], "--eval must be ORACLES:HORIZONS, such as none,P:2,3,4"),
         (["--model=M", "--eval=H:2"], "H needs S"),
         (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
         (["--model=M", "--hints=3"], "hints applies to training from scratch"),
         (["--model=M", "--setting=rank=3"], "unknown setting 'rank'; settings: "),
         (["--model=M", "--sampler=vllm"], "sampler='vllm' requires GRPO, because cloning"),
         ([*GRPO_OF_M, "--sampler=sglang"], "sampler must be one of transformers, vllm, got"),
-        ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "follows from --seed"),
+        ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "is set by --seed"),
         ([*GRPO_OF_M, "--sampler-set=context=9"], "sampler_options require sampler='vllm'"),
         (["--sampler=vllm"], "sampler requires --model"),
         (["--model=M", "--curriculum=hints"], "shifts from the last arm to the first, got ['']"),

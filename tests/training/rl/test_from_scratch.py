@@ -255,7 +255,7 @@ def test_the_command_trains_and_what_it_wrote_plays(
         ),
         (
             ["train", "--horizons", "2,2"],
-            "horizons must list at least one value, and none twice, got [2, 2]",
+            "horizons must list one or more distinct values, got [2, 2]",
         ),
         (["train", "--teacher", "noisy:p=2"], "p must be a number in [0.0, 1.0], got 2.0"),
         (["train", "--cloning", "0"], "cloning_steps must be an integer in"),

@@ -135,7 +135,7 @@ def test_a_checkpoint_is_for_the_run_that_wrote_it(start: Start, tmp_path: Path)
     start("grpo", tmp_path, steps=1).train()
     with pytest.raises(
         ValueError,
-        match="holds model, reference and this run has model: continue with the trainer",
+        match="has model, reference, but this run has model; continue with the trainer",
     ):
         start("cloning", tmp_path)
     assert not list(tmp_path.glob("*.new")), "files are written beside their place, and moved there"

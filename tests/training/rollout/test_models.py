@@ -111,7 +111,7 @@ def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: An
 def test_rows_need_ids_and_logprobs() -> None:
     with pytest.raises(
         ValueError,
-        match="no reply of seed 0 has token ids: play it with a policy that records them",
+        match="no reply of seed 0 has token ids; use a policy that records token ids",
     ):
         rows(played([Reply("pop")]))
     with pytest.raises(ValueError, match="step 0 has 2 ids and 1 logprobs; record one for each id"):

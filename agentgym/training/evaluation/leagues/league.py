@@ -43,7 +43,7 @@ LineUp = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class League(Config):
-    """Settings of a league; ratings are relative to the first of at least two policies.
+    """Settings of a league of at least two policies; ratings are relative to the first policy.
 
     Attributes:
         world: The id of a team.
@@ -66,14 +66,14 @@ class League(Config):
                 f"a league needs at least two policies with different names, got {', '.join(names)}"
             )
         if not is_team(resolve(self.world)):
-            raise ValueError(f"{self.world} has one agent; a league needs a team such as -match")
+            raise ValueError(f"{self.world} has one agent; name a team, such as RaceWorld-match")
         for policy in self.policies:
             if not policy.is_model:
                 policy.make(self.world)
 
     @property
     def names(self) -> list[str]:
-        """Return the policies' names in tables."""
+        """Return the policy names, as shown in tables."""
         return [policy.column for policy in self.policies]
 
     def spec(self) -> EnvSpec:
@@ -96,11 +96,12 @@ class League(Config):
 
 
 class LeagueGame(NamedTuple):
-    """Outcome of an episode, with policies, rewards and wins by seat.
+    """The outcome of an episode, with each seat's policy, reward and result.
 
     Attributes:
-        instance: The digest of the instance; seeds of small worlds may share one.
-        won: Whether each seat won: as a named winner or, if none is named, by the largest reward.
+        instance: The digest of the instance; seeds of small worlds may share an instance.
+        won: Whether each seat won. If the team names no winners, the seats with the largest reward
+            win.
     """
 
     line_up: LineUp
@@ -115,7 +116,7 @@ class LeagueGame(NamedTuple):
         return (1 + self.won[seat] - others) / 2
 
     def opponents(self) -> tuple[str, str, float] | None:
-        """Return two policies with the first one's score; None if one policy plays all seats."""
+        """Return two policies and the first policy's score; None if one policy plays all seats."""
         for seat, name in enumerate(self.line_up):
             if self.line_up.count(name) == 1:
                 return name, self.line_up[seat - 1], self.score(seat)
@@ -125,10 +126,10 @@ class LeagueGame(NamedTuple):
 def play_league(
     league: League, out: Path | str, on_progress: Callable[[int], None] = lambda games: None
 ) -> list[LeagueGame]:
-    """Play the episodes that a folder lacks and return all games of the league.
+    """Play the games that are missing from a folder, and return all games of the league.
 
-    A killed run resumes. More policies or episodes add games. The next run retries episodes whose
-    policy did not reply.
+    A killed run resumes. New policies or episodes add games. The next run retries games in
+    which a policy did not reply.
 
     Raises:
         CollectionError: Many consecutive episodes failed.
@@ -148,7 +149,7 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Seats share a policy, and a model stays loaded while the next line-up needs it.
+            # Seats share policy objects, and models needed by the next line-up stay loaded.
             made = {
                 name: made[name] if name in made else policies[name].make(league.world)
                 for name in dict.fromkeys(line_up)
@@ -177,7 +178,7 @@ def _keep(league: League, out: Path) -> None:
     kept = read_json(out / SETTINGS, _check_settings) or {"spec": env_spec, "policies": {}}
     if kept["spec"] != env_spec:
         raise OtherRunError(
-            f"{out} contains games of another world or of other options (see {SETTINGS}); choose "
+            f"{out} contains games with another world or other options (see {SETTINGS}); choose "
             "another folder"
         )
     for policy in league.policies:
@@ -185,7 +186,7 @@ def _keep(league: League, out: Path) -> None:
         known = kept["policies"].setdefault(policy.column, facts)
         if found := difference(known, facts):
             raise OtherRunError(
-                f"{out} contains games of another {policy.column!r}: {found}; give this one another "
+                f"{out} contains games of a different {policy.column!r}: {found}; set another "
                 f"name (NAME={policy.name}), or choose another folder"
             )
     write_text(out / SETTINGS, json.dumps(kept, indent=1) + "\n")
@@ -205,7 +206,7 @@ def _game(trajectory: Trajectory) -> LeagueGame | None:
     detail = trajectory.steps[-1].info["detail"]
     best = max(rewards.values())
     winners = detail["report"]["team"].get("winners")
-    if winners is None:  # the agents share a task
+    if winners is None:  # a cooperative team
         winners = [agent for agent, reward in rewards.items() if reward == best]
     return LeagueGame(
         tuple(trajectory.labels["line_up"]),
@@ -226,7 +227,7 @@ def seats_of(env: EnvLike) -> tuple[str, ...]:
 def mean_points(
     policy: PolicyLike, opponent: PolicyLike, env: EnvLike, seeds: Sequence[int]
 ) -> float:
-    """Return a policy's mean score against an opponent over all seats; a draw is half a point."""
+    """Return a policy's mean score against an opponent over all seats; a draw counts half."""
     seats = seats_of(env)
     scores = []
     for seat, agent in enumerate(seats):

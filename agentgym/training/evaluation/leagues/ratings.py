@@ -21,7 +21,7 @@ _FloatArray = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Result of a game: the numbers of two players and the first one's score (1, 0.5 or 0)."""
+    """The result of a game: both players' numbers, and the first player's score (1, 0.5 or 0)."""
 
     first: int
     second: int
@@ -33,15 +33,15 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     """Return each player's Elo points above player 0, with 95 % intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
-    Each pair of players that met gets half an imaginary win and half a loss, so estimates stay
+    Half an imaginary win and half a loss are added for each pair that met, so estimates stay
     finite. Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
-    An interval has no upper bound if no chain of wins and draws leads from player 0 to the player,
-    and no lower bound if none leads back (Ford 1957). Without any connection to player 0, the value
-    is nan.
+    An interval has an upper bound only if a chain of wins and draws leads from player 0 to the
+    player, and a lower bound only if a chain leads back (Ford 1957). If no games connect the player
+    to player 0, the value is nan.
 
     Raises:
-        ValueError: Games differ in their number of players, or a player meets itself.
+        ValueError: Games differ in their number of players, or a player plays against itself.
     """
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}
@@ -50,7 +50,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     instances = {outcome.instance for outcome in outcomes}
     strength, variance = _fit(_Games.of(outcomes, players))
     half = np.full(players - 1, inf)
-    if len(instances) > 1:  # one instance shows no variance between instances
+    if len(instances) > 1:  # a variance needs two instances
         unbiased = variance * len(instances) / (len(instances) - 1)
         half = t_quantile(len(instances) - 1) * np.sqrt(unbiased)
     above, connected = _chains(outcomes, players)
@@ -71,10 +71,10 @@ class _Games:
     """Games as arrays.
 
     Attributes:
-        contrast: +1 for the first player and -1 for the second, without player 0, shape (games,
-            players - 1).
+        contrast: +1 for the first player and -1 for the second, shape (games, players - 1); player
+            0 has no column.
         weight: 1, or 1/2 for imaginary games.
-        cluster: The number of the instance, or of the imaginary game.
+        cluster: The index of the instance, or of the imaginary game.
     """
 
     contrast: _FloatArray
@@ -104,13 +104,13 @@ class _Games:
 
 
 def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
-    """Return the log-odds strengths with their variances over clusters."""
+    """Return the players' strengths in log-odds, and their variances over clusters."""
     contrast = games.contrast
     strength = np.zeros(contrast.shape[1])
     for _ in range(_STEPS):
         expected = 1 / (1 + np.exp(-contrast @ strength))
         information = (contrast.T * games.weight * expected * (1 - expected)) @ contrast
-        # Players without a connection make the information matrix singular.
+        # The information matrix is singular if some players are not connected by games.
         inverse = np.linalg.pinv(information)
         pull = contrast.T * games.weight * (games.score - expected)
         step = inverse @ pull.sum(axis=1)
