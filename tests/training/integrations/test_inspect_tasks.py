@@ -130,7 +130,7 @@ def test_wrong_arguments_are_refused_before_anything_is_played() -> None:
     with pytest.raises(ValueError, match="has no option 'itmes'"):
         world("ListWorld", itmes=3)
     with pytest.raises(
-        ValueError, match="is a team, and this bridge plays one agent; give its seat"
+        ValueError, match="is a team, and this bridge plays one agent; name its seat"
     ):
         world("ListWorld-team")
 

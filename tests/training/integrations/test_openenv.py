@@ -255,7 +255,7 @@ def test_several_stacks_share_a_server() -> None:
 
 def test_a_team_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="is a team, and this bridge plays one agent; give its seat"
+        ValueError, match="is a team, and this bridge plays one agent; name its seat"
     ):
         Stack("ListWorld-team")
     with pytest.raises(ValueError, match="there are no stacks to serve"):
