@@ -1,4 +1,4 @@
-"""Options of both worlds, and generators of their items (section 2.3.1)."""
+"""Options of PuzzleWorld and LongContextQA, and generators of items (section 2.3.1)."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         data: A file or folder of published rows, which replace the generated logs; the options for
             items, agent, task and length then have no effect.
         row: The row of `data` to play, from 0; None for a random one.
-        verified: Whether to play only rows whose answer follows from the log. Other rows have no
-            hints or labels.
+        verified: Whether to play only rows whose answer follows from the log. There are no hints
+            or labels for other rows.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"

@@ -48,7 +48,7 @@ class Condition(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Feedback on a guess; `atoms` are facts about the target, in text order."""
+    """Feedback on a guess; `atoms` lists the facts that the feedback states about the target."""
 
     round: int
     name: str
@@ -139,13 +139,12 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Parse the lists in a result; pair each list with the atoms that its items satisfy.
+    """Parse the lists in a query's result; pair each list with the conditions that it satisfies.
 
-    Raise ValueError for other text, such as a truncated result.
+    Raise ValueError for any other text, such as a truncated result.
     """
     try:
         data = json.loads(result)
-        # The key reveals the style, so the configuration is not needed.
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
         return [
@@ -179,7 +178,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Parse the facts about the target from the section lines of feedback."""
+    """Parse facts about the target from the part of the feedback that lists the sections."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):
