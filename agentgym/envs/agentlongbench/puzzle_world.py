@@ -70,9 +70,9 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     Each guess, right or wrong, moves on to the next hidden item. The candidates are exact if they
     are precisely the items consistent with all feedback. The optimal calls are queries that make
-    the candidates exact; after that, any candidate is an optimal guess. Another strategy may need fewer
-    guesses on average. The turn budget is the same for all seeds and suffices for a player who
-    always guesses the first candidate.
+    the candidates exact; after that, any candidate is an optimal guess. Another strategy may need
+    fewer guesses on average. The turn budget is the same for all seeds and suffices for a player
+    who always guesses the first candidate.
 
     Attributes:
         table: The items of the puzzle; undefined in a world rebuilt from a chat.

@@ -66,7 +66,8 @@ class PursuitConfig(TurnBudget):
     Attributes:
         size: The side length of the board in cells.
         catches: The number of catches that the pursuer must make.
-        wall_density: The share of cells that are walls, unless the evader could hide forever.
+        wall_density: The share of cells that are walls. The board has no walls if the evader could
+            hide forever on every board drawn.
     """
 
     size: Annotated[int, Field(ge=3, le=10)] = 5

@@ -26,8 +26,8 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
     """Decompose problems with a model, and write the tasks and documents to a folder.
 
     Each reply is stored in `replies.jsonl`, so an interrupted run can continue. A problem gets no
-    documents if the model fails to decompose the problem, or if a document contains the numbers
-    of several premises.
+    documents if the model fails to decompose the problem, or if the model repeatedly writes a
+    document that states several premises.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = _KeptReplies(folder / REPLIES, ask)
