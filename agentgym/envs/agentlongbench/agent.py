@@ -99,7 +99,7 @@ class SimulatedGame:
                 self._choose_returning()
             kept = self.returning | (self.decoys if isolating and not closing else False)
             if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
-                kept = kept | self._peak_item  # the guess must be in the list
+                kept = kept | self._peak_item  # the list must contain the guessed item
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
             # Early rounds must leave enough tokens for the minimum number of rounds.

@@ -140,7 +140,7 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add the lists from a query's result, each with the facts shared by its items."""
+        """Add lists from a query's result, each paired with the facts that all its items share."""
         for atoms, names in lists:
             # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):

@@ -94,7 +94,7 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Lists with fewer than `least` items are ignored. Raise ValueError after the last item.
+        Lists with fewer than `least` items are ignored. Raise ValueError if no items are left.
         """
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):

@@ -91,7 +91,7 @@ class ItemTable:
         return place
 
     def mask(self, atom: Atom) -> Mask:
-        """Return a mask of the items that satisfy an atom.
+        """Return a mask of the items for which a fact holds.
 
         Raise ToolError if the section or value does not exist, or does not support the operator.
         """
@@ -113,7 +113,7 @@ class ItemTable:
         return holders if operator == "has" else ~holders
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
-        """Return a mask of the items that satisfy all atoms."""
+        """Return a mask of the items for which all facts hold."""
         mask = np.ones(len(self), bool)
         for atom in atoms:
             mask &= self.mask(atom)
@@ -142,7 +142,7 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether queries can identify the target if lists contain at least `least` items."""
+        """Return whether queries with at least `least` items per list can identify the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

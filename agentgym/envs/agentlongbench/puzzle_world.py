@@ -58,7 +58,7 @@ _QUICKEST = 2
 # Average number of turns to find one of several hidden items among 100.
 _TURNS = 4.85
 # A puzzle with one hidden item takes 2.4 turns on average among 8 items, and 3.9 among 100.
-# Horizons below this threshold use 8 items.
+# Puzzles for horizons below this threshold have 8 items.
 _FEW = 3.2
 # The maximum number of hidden items in a puzzle that `for_horizon` chooses. Each item adds about
 # 300 tokens to the state, which must fit into the small context windows of ablations.

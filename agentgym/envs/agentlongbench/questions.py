@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Questions with these tasks or styles explain the term "tool result".
+# Questions whose kind ends in one of these words explain the term "tool result".
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",

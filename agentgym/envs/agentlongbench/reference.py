@@ -31,7 +31,7 @@ class ReferenceTurns:
     def bound(self, hidden: int) -> int:
         """Return a number of turns that almost always suffices for `hidden` random targets."""
         turns = self.turns[self.turns > 0]
-        # The standard deviation of a sum grows with the square root of its length.
+        # The standard deviation of a sum grows with the square root of the number of terms.
         spread = SPREAD * float(turns.std()) * hidden**0.5
         return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
 

@@ -39,8 +39,8 @@ _PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
 _PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
-_LONGEST = 1_000_000  # maximum characters, to limit the matching time
-_DIGITS = 18  # more than any count has; Python cannot parse integers with thousands of digits
+_LONGEST = 1_000_000  # maximum answer length in characters, to limit the matching time
+_DIGITS = 18  # maximum digits of an answer; Python cannot parse thousands of digits
 
 
 def form(task: str, style: str) -> str:
@@ -145,7 +145,7 @@ def _score_number(answer: Answer, text: str) -> float | None:
         return None
     try:
         return float(int(float(numbers[-1].replace(",", ""))) == answer)
-    except OverflowError:  # the number has hundreds of digits
+    except OverflowError:  # the number is too large for a float
         return 0.0
 
 

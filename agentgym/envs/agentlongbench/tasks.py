@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# Preferred maximum length of a verbose intersection, because the model must write it out.
+# Preferred maximum number of items in a verbose intersection, which the model must write out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -59,7 +59,7 @@ class LogQuestion:
 
 
 def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
-    """Draw a question of a task for a log of at least three rounds.
+    """Draw a question for a task, about a log of at least three rounds.
 
     In the concise style, the `intersection` task requires a log played with `isolate`. The task
     `find_round_largest_value_env` requires a log played with `peak`.
@@ -89,7 +89,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
-        # An item missing from one list proves the answer no; for a listed item, guess yes.
+        # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
@@ -138,7 +138,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # For the answer no, prefer items in one result, because a reader of that result guesses yes.
+    # For the answer no, prefer items in one result: a reader of that result would guess yes.
     wrong = one if one.any() else ~both
     # Draw the answers yes and no with equal probability if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
@@ -336,7 +336,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Greedily choose a few rounds with the same common items as all rounds."""
+    """Greedily choose a few rounds whose lists have the same common items as all lists."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []

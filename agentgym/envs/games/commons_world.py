@@ -124,10 +124,9 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    The lists contain each player's take and later total, indexed by round and stock. A total that
-    is odd costs the stock one unit more, so taking one unit more than the other player costs two
-    units. Hence every x that maximises 2x + V(stock after both take x) is an equilibrium of a
-    round.
+    The lists contain each player's take and later total, indexed by round and stock. The stock
+    loses an extra unit if the total is odd, so one player's extra unit costs the stock two units.
+    Hence every x that maximises 2x + V(stock after both take x) is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -236,7 +235,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """
         most = self.game.most(self.stock)
         if not 0 <= units <= most:
-            raise ToolError(f"units must be from 0 to {most} now, got {echo(units)}")
+            raise ToolError(f"units must be from 0 to {most} in this round, got {echo(units)}")
         return self.make_move(units)
 
     def movers(self) -> Sequence[str]:

@@ -51,11 +51,11 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def legal_moves(self) -> Collection[Move]:
-        """Return the legal moves of this seat."""
+        """Return the legal moves of this player."""
 
     @abstractmethod
     def best_moves(self) -> Collection[Move]:
-        """Return the optimal moves of this seat; empty if the goal is out of reach."""
+        """Return the optimal moves of this player; empty if the goal is out of reach."""
 
     @abstractmethod
     def has_won(self) -> bool:
@@ -162,5 +162,5 @@ def share(part: float, whole: float) -> float:
 
 
 def as_row(*parts: ArrayLike) -> NDArray[np.float32]:
-    """Concatenate arrays and numbers to one row of features."""
+    """Concatenate arrays and numbers into one row of features."""
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)

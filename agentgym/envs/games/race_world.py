@@ -78,8 +78,8 @@ class Race(NamedTuple):
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each possible move takes from each sublist with `moves` moves left.
 
-        Row i is for a move that takes i numbers from the left end, and column j for the sublist
-        that starts at index j.
+        Entry [i, j] is for a move that takes i numbers from the left end of the sublist starting
+        at index j.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -92,7 +92,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the value of the sublist that remains after each move on each sublist."""
+        """Return the value of the remaining sublist for each move and each sublist."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 

@@ -33,7 +33,7 @@ _TEXTS = TEXTS["signal"]
 _NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
-_WORDS_PER_ROUND = 2.1  # average with the default options
+_WORDS_PER_ROUND = 2.1  # measured with the default options
 _MORE = "more"  # said by the listener to request another word
 _NEVER = 1_000_000
 _TASK = re.compile(
@@ -267,8 +267,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
         The features are: each object's words as numbers; flags for the matching objects, the
-        speaker's object and the words said; and the shares of rounds played, words used and turns
-        left.
+        speaker's object and the words said; and the shares of rounds played and turns left.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

@@ -1,6 +1,6 @@
 """Databases with the documents of all tasks and a search index.
 
-The worlds of a process share each database. Each task is drawn from `(seed, number)`. Graph
+Worlds in the same process share databases. Each task is drawn from `(seed, number)`. Graph
 colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
 medium database contains the small database, and the full database contains both.
 """

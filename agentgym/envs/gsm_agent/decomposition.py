@@ -35,7 +35,7 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 
 
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
-    """Decompose problems with questions and premises from a file.
+    """Decompose problems, using questions and premises from a file.
 
     Each line of the file is a JSON object with `id`, `question`, `premises` and optionally
     `documents`, which default to the premises. Problems that the file does not contain are returned

@@ -23,8 +23,8 @@ PAGE = 5
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Numbers of pages: read the first page of every query before page 2 of any query, because most
-# documents are on a first page.
+# The maximum number of pages to read per query in each pass over the queries. The first pass reads
+# only first pages, because most documents are on a first page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(

@@ -196,7 +196,7 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     are not numbers.
     """
     mistakes: list[str] = []
-    # The file may be empty if all tasks are static.
+    # The file of documents may be empty if searching cannot solve any task.
     records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
     documents = sorted(map(_read_document, records), key=lambda document: document.id)
     _check_ids("documents.jsonl", (document.id for document in documents), mistakes)

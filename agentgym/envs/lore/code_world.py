@@ -41,12 +41,12 @@ class CodeConfig(LoreConfig):
     """Options of CodeWorld.
 
     Attributes:
-        names: `opaque` for random file names, or `sequential` for v0.py, v1.py and so on as in the
-            paper, which can be guessed.
+        names: `opaque` for random file names, or `sequential` for the paper's file names (v0.py,
+            v1.py and so on), which can be guessed.
         consolidation: How redirect modules compute a value x from their operand y: `wrap` for x =
-            (a * y + b) mod 100, or `plain` for x = y as in the paper. Plain values often cancel, so
-            tasks with the answer 0 are redrawn up to 100 times. Plain values also grow, so at most
-            1,000 operations are allowed.
+            (a * y + b) mod 100, or `plain` for x = y as in the paper. With `plain`, values often
+            cancel, so tasks with the answer 0 are redrawn up to 100 times. With `plain`, values
+            also grow, so at most 1,000 operations are allowed.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}

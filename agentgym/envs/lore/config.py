@@ -25,9 +25,9 @@ class LoreConfig(TurnBudget):
     Attributes:
         operations: The number of operations in the task, called N in the paper.
         difficulty: `standard`, or `hard` for additional operators.
-        theta: The number of leaves above which several leaves may be placed behind a new document,
-            which makes the graph deeper.
-        p: The probability of placing leaves behind a new document after an operation, if there are
+        theta: The number of leaves above which several leaves may get a common child, which makes
+            the graph deeper.
+        p: The probability that several leaves get a common child after an operation, if there are
             more than `theta` leaves.
         min_arity: The minimum number of operands of a rule.
         max_arity: The maximum number of operands of a rule, at least `min_arity`. Some operators

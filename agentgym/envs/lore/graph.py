@@ -180,7 +180,7 @@ class Grower(ABC):
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Connect leaves to a new leaf and return the new leaf."""
+        """Give leaves a common child and return the child."""
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves; return the remaining leaves in order."""
@@ -192,7 +192,7 @@ class Grower(ABC):
                 parent, self.operators[index], operands=among(rng, *self._arities[index])
             )
             if len(leaves) > shape.theta and rng.random() < shape.p:
-                # A new document behind a single leaf would only make the path longer.
+                # A child of only one leaf would merely make the path longer.
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]

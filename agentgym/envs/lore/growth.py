@@ -40,11 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Samplers of a bottom-up domain.
-
-    `field_rate` and `document_rate` are the mean numbers of irrelevant variables and irrelevant
-    documents per relevant document.
-    """
+    """Samplers of a bottom-up domain; `field_rate` and `document_rate` are means per document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -103,8 +99,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Shuffle the numbers, because irrelevant documents have the largest numbers. The root
-        # remains v0.
+        # Shuffle the variable numbers, because irrelevant documents have the largest numbers. The
+        # root remains v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -122,7 +118,8 @@ class _BottomUp(Grower):
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
-        # Shuffle the numbers; otherwise relevant values would come first. The root remains v0.
+        # Shuffle the variable numbers, so that relevant values do not come first. The root remains
+        # v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)

@@ -198,7 +198,7 @@ _CONDITIONAL = Operator(
     most=4,
     needs=_taken,
 )
-# Two or three coroutines take one operand each, and the last operand initialises the shared variable.
+# Two or three coroutines take an operand each; the last operand initialises the shared variable.
 _ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)

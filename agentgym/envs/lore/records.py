@@ -56,7 +56,7 @@ _STATE = re.compile(
 
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
-    """Write sentences for variables and values, with random order and wording."""
+    """Write sentences about variables and values, in random order and with random wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
         for number, value in shuffled(style, values)
@@ -76,10 +76,7 @@ def write_index(entries: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """The content of a document: values of variables, a rule, or a list of (id, variable) pairs.
-
-    A rule is a pair of an id prefix and an expression.
-    """
+    """The content of a document: values, a rule (id prefix, expression), or ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -112,7 +109,7 @@ def _number(file: str) -> int:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    # Documents have smaller numbers than their dependencies, so this is a valid reading order.
+    # Documents have smaller numbers than their dependencies, so read the largest numbers first.
     return sorted(files, key=_number, reverse=True)
 
 

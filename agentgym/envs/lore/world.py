@@ -189,7 +189,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             text = text[1:-1].strip()
         answer = self.graph.answer
         if isinstance(answer, int):
-            # Python cannot parse much longer numbers.
+            # Python cannot parse integers with more than 4,300 digits.
             return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
         return text == answer
 

