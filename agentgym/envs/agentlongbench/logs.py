@@ -132,7 +132,7 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item to guess in round `number`; None if earlier rounds could not guess."""
+        """Draw the item for round `number`; None if no item is left for the rounds before it."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
         # A reader could stop at the table's largest number if every log contained that number.

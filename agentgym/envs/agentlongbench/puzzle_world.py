@@ -68,7 +68,7 @@ _GROUP = 4
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    Each guess, right or wrong, moves on to the next hidden item. The candidates are exact if they
+    The next hidden item follows after each guess, right or wrong. The candidates are exact if they
     are precisely the items consistent with all feedback. The optimal calls are queries that make
     the candidates exact; after that, any candidate is an optimal guess. Another strategy may need
     fewer guesses on average. The turn budget is the same for all seeds and suffices for a player

@@ -1,6 +1,6 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1).
 
-`score_published` reproduces the published evaluator, for answer files and published rows.
+`score_published` reproduces the published evaluator; it scores answer files and published rows.
 LongContextQA scores generated questions with `read` and `score`, which also accept code fences,
 accents and numbered lists, and never mistake digits in a name for a list number.
 """

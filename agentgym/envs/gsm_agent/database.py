@@ -55,9 +55,9 @@ class DatabaseOptions(ProblemOptions):
             additional tasks are used.
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
-        near_duplicates: The share of documents for which there is also an outdated version with
-            another number from the same month. Half of these documents also have a version with
-            another number from another month.
+        near_duplicates: The share of documents for which there is also an outdated version with a
+            different number and the same month. Half of these documents also have a version with a
+            different number and a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.

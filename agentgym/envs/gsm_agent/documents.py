@@ -51,7 +51,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem with premises in several documents; `documents` contains indices of documents.
+    """A problem with premises in several documents; `documents` contains indices into the database.
 
     If searching cannot solve the task, `static_only` contains the reason.
     """

@@ -1,7 +1,7 @@
 """An agent's knowledge from search results, and useful next searches.
 
 Generated questions require only search results. For other data, the knowledge uses the hidden list
-of documents, so only oracles and labels may read it.
+of documents, so only oracles and labels may read the knowledge.
 """
 
 from __future__ import annotations

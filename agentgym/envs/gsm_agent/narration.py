@@ -79,7 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact states a part of a quantity instead of comparing two quantities."""
+    """Return whether the fact describes a part of a quantity, not a comparison of quantities."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target

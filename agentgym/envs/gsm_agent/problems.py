@@ -36,7 +36,7 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Group the facts by document; the last fact of each group is numeric."""
+        """Group the facts by document; the last fact of each group contains a number."""
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))

@@ -41,7 +41,7 @@ class Codebase(ReadDocuments):
 
     Attributes:
         imported: The files that are imported but have not been read.
-        shared: The files behind redirects, each of which several files may import.
+        shared: The files that redirects import; several redirects may import the same file.
         ahead: The files that were read before any file that imports them.
     """
 

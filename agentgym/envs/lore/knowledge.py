@@ -38,7 +38,7 @@ class ReadDocuments(ABC):
         """Return the known ids of documents that have not been read."""
 
     def follows(self, file: str) -> bool:
-        """Return whether an unread id follows from the documents read so far."""
+        """Return whether the id of an unread document follows from the documents read so far."""
         return file in self.unread()
 
     @abstractmethod
@@ -47,7 +47,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Format the knowledge for optimal play, except results that the agent can compute."""
+        """Format the knowledge needed for optimal play, without results that can be computed."""
 
     @classmethod
     @abstractmethod

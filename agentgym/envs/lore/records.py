@@ -120,7 +120,7 @@ class Records(ReadDocuments):
     Attributes:
         values: The values of variables, except inputs of rules that have been applied.
         rules: Maps the id prefix of an unread document to the expression that completes the id.
-        ready: Maps the known ids of unread, relevant documents to variables named in lists.
+        ready: Maps the known ids of unread, relevant documents to the variables in them, if known.
         doubtful: Like `ready`, for unread documents that may be irrelevant.
         ahead: The ids of documents that were read before any other document led to them.
     """

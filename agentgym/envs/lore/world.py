@@ -112,7 +112,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return self.graph.height + 1
 
     def turns(self) -> int:
-        """Return the number of reading turns of an optimal policy, according to `budget_by`."""
+        """Return the number of reading turns of an optimal policy in the mode `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
