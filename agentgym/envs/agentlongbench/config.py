@@ -183,7 +183,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     """Draw the item table of an episode.
 
     Knowledge-intensive tables contain the same facts in every episode. In knowledge-free tables,
-    random codes replace names and values, and random numbers replace numbers in the same order.
+    random codes replace names and values, and random numbers with the same ranking replace numbers.
     """
     free = knowledge == "free"
     if source == "synthetic":

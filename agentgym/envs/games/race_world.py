@@ -78,7 +78,7 @@ class Race(NamedTuple):
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each possible move takes from each sublist with `moves` moves left.
 
-        Entry [i, j] is for a move that takes i numbers from the left end of the sublist starting
+        Entry [i, j] is the sum for taking i numbers from the left end of the sublist that starts
         at index j.
         """
         before, length = self.before, moves * self.per_move

@@ -1,4 +1,4 @@
-"""Facts about quantities, and conclusions from facts.
+"""Facts about quantities, and values that follow from facts.
 
 A numeric fact contains the number of a premise. A structural fact defines a quantity in terms of
 other quantities.

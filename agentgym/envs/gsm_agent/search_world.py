@@ -228,8 +228,8 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Return the answer if it is known, or else the next search for each missing quantity.
 
-        For questions that cannot be parsed, return all searches that show a missing document, or
-        None in a world rebuilt from the chat of another process.
+        For questions that cannot be parsed, return all searches that show a missing document. If
+        the world was rebuilt from the chat of another process, return None.
         """
         # For questions that cannot be parsed, the oracle requires the hidden list of documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:

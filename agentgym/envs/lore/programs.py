@@ -113,7 +113,7 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    # Twice as many ticks as statements give varied delays.
+    # Choose from twice as many ticks as there are statements, so that the delays vary.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
