@@ -27,26 +27,26 @@ FILLED = 0.9
 """Minimum filled share of a log's length; rounds are indivisible, so 1 is impossible."""
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
-_DECOYS = 2  # a single decoy could be excluded by chance
-_RETURNING = 3  # with the hidden item, the last page leaves four candidates
-_ENDING = 0.6  # returning items are chosen after this share of the log
-_TRIES = 40  # candidate rounds; the agent plays the longest one that fits
+_DECOYS = 2  # a query could exclude a single decoy by chance
+_RETURNING = 3
+_ENDING = 0.6
+_TRIES = 40
 
 # The paper gives no values for these parameters (section C.3). The agent remembers the conditions
 # of the newest rounds and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
 # The probability of omitting a section from a query, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
-# The probability of also omitting some of the remaining conditions at random.
+# The probability that a query also omits a random subset of its conditions.
 EPSILON = 0.3
 
 
 class SimulatedGame:
     """A puzzle in progress.
 
-    Every list contains the decoys until shortly before the log ends. Only early lists exclude the
-    returning items, so the last lists alone do not reveal the hidden item. `heard` maps each atom
-    from the feedback to the last round that mentioned it.
+    Decoys are wrong items that stay in all lists until shortly before the log ends. Returning items
+    are wrong items that only early lists exclude, so the last lists alone do not reveal the hidden
+    item. `heard` maps each fact from the feedback to the last round that mentioned the fact.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SimulatedGame:
                 self._choose_returning()
             kept = self.returning | (self.decoys if isolating and not closing else False)
             if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
-                kept = kept | self._peak_item  # the guess must be in the list
+                kept = kept | self._peak_item  # the list must contain the guessed item
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
             # Early rounds must leave enough tokens for the minimum number of rounds.
@@ -146,7 +146,7 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """Greedily choose known atoms that exclude most of the items common to all lists."""
+        """Greedily choose known facts that exclude as many remaining candidates as possible."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
@@ -162,7 +162,7 @@ class SimulatedGame:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Drop atoms that would make a list too short, but keep at least one atom."""
+        """Drop conditions that would make a list too short, but keep at least one condition."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -263,7 +263,7 @@ class SimulatedGame:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        # Choose the items that satisfy the most known atoms, because they resemble the hidden item.
+        # Choose the items that satisfy the most known facts and so resemble the hidden item.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:

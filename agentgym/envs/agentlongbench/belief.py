@@ -23,7 +23,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.world import CallSet
 
-_NONE, _ALL = -(2**62), 2**62  # outside the range of all numbers, but within 64 bits
+_NONE, _ALL = -(2**62), 2**62
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"
@@ -39,7 +39,7 @@ _ALL_ITEMS, _ALL_KNOWN = "all items but those guessed", "all of it"
 
 @dataclass
 class _SectionFacts:
-    """Facts about one section; the bounds of numbers are exclusive."""
+    """Known values of one section of a profile; `low` and `high` are exclusive bounds."""
 
     has: dict[Value, None] = field(default_factory=dict)
     lacks: dict[Value, None] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _SectionFacts:
 
 @dataclass
 class Constraints:
-    """A conjunction of atoms, none of which is redundant."""
+    """A conjunction of facts about an item, without redundant facts."""
 
     _sections: dict[str, _SectionFacts] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Constraints:
                 facts.high = min(facts.high, value if operator == "<" else value + 1)
 
     def implies(self, atom: Atom) -> bool:
-        """Return whether an atom follows from these constraints."""
+        """Return whether these constraints imply a fact."""
         section, operator, value = atom
         facts = self._sections.get(section)
         if facts is None:
@@ -92,7 +92,7 @@ class Constraints:
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
-        """Return the shortest equivalent list of atoms, grouped by section."""
+        """Return the shortest equivalent list of facts, grouped by section."""
         atoms: list[Atom] = []
         for section, facts in self._sections.items():
             atoms += [(section, "has", value) for value in facts.has]
@@ -113,7 +113,7 @@ class Belief:
 
     Attributes:
         known: The constraints on the hidden item from feedback.
-        listed: The constraints from past queries, which all candidates satisfy.
+        listed: The conditions of past queries, all of which the candidates satisfy.
         pool: The remaining candidates; None before the first list is read.
         items: The names of all items, if the puzzle lists the items.
     """
@@ -140,9 +140,9 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add a query's lists; each comes with the atoms that all listed items satisfy."""
+        """Add lists from a query's result, each paired with the facts that all its items share."""
         for atoms, names in lists:
-            # Skip this list, because it might not contain the hidden item.
+            # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
             order = names if self.pool is None else self.pool
@@ -151,7 +151,7 @@ class Belief:
             self.listed.update(atoms)
 
     def makes_exact(self, conditions: object) -> bool:
-        """Return whether a query's result would make the candidates exact."""
+        """Return whether a query would exclude every item that contradicts the feedback."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
         # Models may write any JSON as arguments.
@@ -218,7 +218,7 @@ class Hunt:
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Create the knowledge from the first feedback of a puzzle with one hidden item."""
+        """Return the knowledge after the first feedback in a puzzle with one hidden item."""
         heard = read_feedback(feedback)
         if not heard:
             raise ValueError(f"expected feedback, got {feedback[:100]!r}")
@@ -228,7 +228,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Create the initial knowledge for a puzzle with several hidden items."""
+        """Return the initial knowledge about a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -241,7 +241,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Update the knowledge about every hidden item that must be in the lists."""
+        """Update the knowledge about each hidden item from a query's result."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -281,20 +281,19 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls of a player with a turn to spare; there are too many to enumerate.
+    """Optimal calls before the last turn; optimal queries are too many to enumerate.
 
-    A query is optimal if it makes some item's candidates exact. Guessing the next item is optimal
-    once its candidates are exact. Iteration yields guesses or, without exact candidates, one query.
+    The candidates for a hidden item are exact if they are the items consistent with all feedback. A
+    query is optimal if it makes the candidates for an item exact. If the candidates for the next
+    item are already exact, guessing any of them is optimal too.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels test membership after the call has run, so store the guesses now.
+        # Copy the candidates, because the call runs before its label is computed.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())
         self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
-        # Queries about later items are optimal too, because only guesses add knowledge about an
-        # item.
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:

@@ -1,4 +1,4 @@
-"""Options of both worlds, and generators of their items (section 2.3.1)."""
+"""Options of PuzzleWorld and LongContextQA, and generators of items (section 2.3.1)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Lists with fewer than `least` items are ignored. Raise ValueError after the last item.
+        Lists with fewer than `least` items are ignored. Raise ValueError if no items are left.
         """
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):
@@ -120,8 +120,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         data: A file or folder of published rows, which replace the generated logs; the options for
             items, agent, task and length then have no effect.
         row: The row of `data` to play, from 0; None for a random one.
-        verified: Whether to play only rows whose answer follows from the log. Other rows have no
-            hints or labels.
+        verified: Whether to play only rows whose answer follows from the log. There are no hints
+            or labels for other rows.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -183,7 +183,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     """Draw the item table of an episode.
 
     Knowledge-intensive tables contain the same facts in every episode. In knowledge-free tables,
-    random codes replace names and values, and random numbers in the same order replace numbers.
+    random codes replace names and values, and random numbers with the same ranking replace numbers.
     """
     free = knowledge == "free"
     if source == "synthetic":

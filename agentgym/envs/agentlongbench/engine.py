@@ -28,7 +28,7 @@ _FEEDBACK = re.compile(
     r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)",
     re.MULTILINE,
 )
-# The paper's figures indent these lines by one space, the published rows by two.
+# A line about a section, indented by one space (paper) or two spaces (published rows).
 _LINE = re.compile(r"^ {1,2}- ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -48,7 +48,7 @@ class Condition(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Feedback on a guess; `atoms` are facts about the target, in text order."""
+    """Feedback on a guess; `atoms` lists the facts that the feedback states about the target."""
 
     round: int
     name: str
@@ -58,7 +58,7 @@ class Feedback:
 
 
 def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
-    """Return the atoms of a query's conditions; raise ToolError for invalid conditions."""
+    """Convert a query's conditions to facts; raise ToolError for invalid conditions."""
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
         raise ToolError(
             f"a query must have 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}"
@@ -91,7 +91,7 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
 
 
 def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
-    """Convert atoms to query conditions, grouped by section."""
+    """Convert facts to query conditions, grouped by section."""
     grouped: dict[str, dict[str, dict[str, Any]]] = {}
     for section, operator, value in atoms:
         group = grouped.setdefault(section, {})
@@ -139,13 +139,12 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Parse the lists in a result; pair each list with the atoms that its items satisfy.
+    """Parse the lists in a query's result; pair each list with the facts that its items share.
 
-    Raise ValueError for other text, such as a truncated result.
+    Raise ValueError for any other text, such as a truncated result.
     """
     try:
         data = json.loads(result)
-        # The key reveals the style, so the configuration is not needed.
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
         return [
@@ -179,7 +178,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Parse the facts about the target from the section lines of feedback."""
+    """Parse facts about the target from the part of the feedback that lists the sections."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):
@@ -196,5 +195,5 @@ def dumps(data: object) -> str:
 
 
 def explain_game(style: str, tool: str = TOOL) -> str:
-    """Return the game rules that both worlds share."""
+    """Return the game rules for PuzzleWorld and LongContextQA."""
     return f"{TEXTS['game']['rules']} {TEXTS['game'][style]}".replace(TOOL, tool)

@@ -67,7 +67,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # No single atom can express a "no" to several values or to an exact number.
+    # The answer "no" to several values or to an exact number does not yield a single fact.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 

@@ -20,7 +20,7 @@ Atom: TypeAlias = tuple[str, Operator, Value]
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: the selected items."""
 
-# Longer than any name; limits the time needed for normalisation.
+# Maximum length of a name in characters, to limit the normalisation time.
 _LONGEST_NAME = 1_000
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
@@ -91,7 +91,7 @@ class ItemTable:
         return place
 
     def mask(self, atom: Atom) -> Mask:
-        """Return a mask of the items that satisfy an atom.
+        """Return a mask of the items for which a fact holds.
 
         Raise ToolError if the section or value does not exist, or does not support the operator.
         """
@@ -113,7 +113,7 @@ class ItemTable:
         return holders if operator == "has" else ~holders
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
-        """Return a mask of the items that satisfy all atoms."""
+        """Return a mask of the items for which all facts hold."""
         mask = np.ones(len(self), bool)
         for atom in atoms:
             mask &= self.mask(atom)
@@ -135,14 +135,14 @@ class ItemTable:
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
-        """Write the section lines for a guess, with a verdict on each value."""
+        """Write a line for each section of a guessed item, with a verdict on each value."""
         lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
         for name, operator, value in self.feedback_atoms(guess, target):
             lines[name].append(f"{value} ({VERDICTS[operator]})")
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether lists of at least `least` items can identify the target."""
+        """Return whether queries with at least `least` items per list can identify the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

@@ -117,10 +117,10 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """The guess with the largest number; its round is drawn before the log is played.
+    """The first guess with the largest number in a log.
 
-    Drawing the round first makes all rounds equally likely. Earlier guesses must have a smaller
-    number, and later guesses must not have a larger number.
+    The round of this guess is drawn before the log is played, so that all rounds are equally
+    likely. Earlier guesses have smaller numbers, and later guesses do not have larger numbers.
     """
 
     number: int
@@ -132,10 +132,10 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item to guess in round `number`; None if too few items have smaller numbers."""
+        """Draw the item for round `number`; None if no item is left for the rounds before it."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
-        # If every log contained the table's largest number, a reader could stop at that number.
+        # A reader could stop at the table's largest number if every log contained that number.
         half = rng.choice(others, (len(others) + 1) // 2, replace=False)
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]

@@ -111,7 +111,7 @@ class PublishedRow:
     @cached_property
     def proved(self) -> bool:
         """Return whether the answer follows from the log; raise the same errors as `open`."""
-        return self.open(counter("heuristic")).proved  # any counter works; this is the fastest
+        return self.open(counter("heuristic")).proved  # the fastest counter
 
     def read(self) -> dict[str, Any]:
         """Read the whole row."""
@@ -194,7 +194,7 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
     for place, message in enumerate(messages, 1):
         feedback = _ROUND.match(message.text) if message.role == "user" else None
         if feedback:
-            # The index also counts the system message.
+            # Add one for the system message.
             turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
             start = place
     return system, turns

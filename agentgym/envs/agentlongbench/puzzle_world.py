@@ -58,21 +58,21 @@ _QUICKEST = 2
 # Average number of turns to find one of several hidden items among 100.
 _TURNS = 4.85
 # A puzzle with one hidden item takes 2.4 turns on average among 8 items, and 3.9 among 100.
-# Horizons below this threshold use 8 items.
+# Puzzles for horizons below this threshold have 8 items.
 _FEW = 3.2
-# Maximum hidden items per puzzle for a horizon. Each item adds about 300 tokens to the state, which
-# must fit into the small context windows of ablations.
+# The maximum number of hidden items in a puzzle that `for_horizon` chooses. Each item adds about
+# 300 tokens to the state, which must fit into the small context windows of ablations.
 _GROUP = 4
 
 
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    Each guess, right or wrong, moves on to the next hidden item. The candidates are exact if they
+    The next hidden item follows after each guess, right or wrong. The candidates are exact if they
     are precisely the items consistent with all feedback. The optimal calls are queries that make
-    the candidates exact and, after that, guesses of any candidate. Another strategy may need fewer
-    guesses on average. The turn budget is the same for all seeds and suffices for a player who
-    always guesses the first candidate.
+    the candidates exact; after that, any candidate is an optimal guess. Another strategy may need
+    fewer guesses on average. The turn budget is the same for all seeds and suffices for a player
+    who always guesses the first candidate.
 
     Attributes:
         table: The items of the puzzle; undefined in a world rebuilt from a chat.
@@ -209,7 +209,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Return counts of puzzles, hidden and found items, and rounds played for the next item."""
+        """Count puzzles, hidden items, found items, and the rounds played for the next item."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -237,7 +237,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """Return the question for the host; an empty string for queries, which need no host."""
+        """Return the question for the host; an empty string for queries, which skip the host."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED
@@ -272,9 +272,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all known conditions and one guess per candidate.
+        """Return a query with all known conditions, and a guess for each candidate.
 
-        There are always `items + 1` calls; unused slots have an empty name.
+        There are always `items + 1` calls; surplus guesses have an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -283,9 +283,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        The features are: whether candidates are known, whether they are exact, the logarithm of
-        their number relative to all items, the rounds and turns left divided by 50, and the share
-        of hidden items found.
+        The features are: whether candidates are known, whether the candidates are exact, the
+        logarithm of the share of items that are candidates, the rounds left divided by 50, the
+        turns left divided by 50, and the share of hidden items found.
         """
         belief = self.belief
         progress = [

@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Questions of these tasks must explain what a round's tool result is.
+# Questions whose kind ends in one of these words explain the term "tool result".
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
@@ -43,8 +43,8 @@ _READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 class QuestionSpec:
     """Parameters of a question.
 
-    `i` is the round in question, or the first of two rounds i < j. If the question concerns all
-    rounds, `last` is the last round.
+    Questions about one round use `i`, and questions about two rounds use `i` and a later round `j`.
+    Questions about all rounds use `last`, the number of the last round.
     """
 
     task: str
@@ -186,7 +186,7 @@ class Evidence:
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
         lists = [part["candidates"] for part in data.get("per_section", ())]
-        # Some published verbose results also show the intersection.
+        # In some published rows, a result contains lists and their intersection.
         return [*lists, data["intersection"]] if "intersection" in data else lists
 
     def _count_lists(self) -> int:

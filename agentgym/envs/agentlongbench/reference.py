@@ -12,10 +12,9 @@ from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
 _SAMPLES = 8
-# Arbitrary, but the same for every seed of a configuration.
 _SAMPLE_SEED = 20
-# The bound lies this many standard deviations above the mean. About one draw in several hundred
-# exceeds the bound.
+# The turn bound lies this many standard deviations above the mean. About one draw in several
+# hundred exceeds the bound.
 SPREAD = 3.0
 
 
@@ -32,7 +31,7 @@ class ReferenceTurns:
     def bound(self, hidden: int) -> int:
         """Return a number of turns that almost always suffices for `hidden` random targets."""
         turns = self.turns[self.turns > 0]
-        # The standard deviation of a sum grows with the square root of its length.
+        # The standard deviation of a sum grows with the square root of the number of terms.
         spread = SPREAD * float(turns.std()) * hidden**0.5
         return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
 
@@ -45,10 +44,10 @@ def draw_reference(
     return first, count_turns(table, first if config.hidden == 1 else None)
 
 
-@lru_cache(256)  # a run uses few configurations
+@lru_cache(256)
 def limits(config: PuzzleConfig) -> tuple[int, int]:
     """Return a puzzle's turn budget, and the maximum number of rounds for a hidden item."""
-    # The limits depend only on the configuration, so they reveal nothing about the episode.
+    # The fixed seed makes the limits independent of the episode.
     turns, rounds = 0, config.rounds
     for sample in range(_SAMPLES):
         rng = np.random.default_rng((_SAMPLE_SEED, sample))

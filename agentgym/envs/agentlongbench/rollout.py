@@ -16,15 +16,13 @@ from agentgym.text.tokens import TokenCounter
 RESERVE = 400
 """Tokens reserved for the question."""
 
-_DRAWS = 20  # tables to try, because short logs cannot isolate some targets
+_DRAWS = 20  # item tables to try before giving up
 _ATTEMPTS = 12  # logs to play before giving up
-_REPLAYS = 30  # redraws of the peak before giving up; one or two usually suffice
+_REPLAYS = 30
 # The agent isolates the hidden item only in this last fraction of a log.
 _LATE = 0.15
-# The round of the peak is at most this many times the number of rounds in a trial log.
 _MARGIN = 1.5
-# The paper's maximum number of rounds, and the minimum tokens per round. Longer logs raise the
-# maximum.
+# The paper's maximum number of rounds per log, and the minimum number of tokens per round.
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 
 
@@ -43,10 +41,10 @@ def play(
 ) -> Log:
     """Play whole rounds without guessing the hidden item; time and memory are linear in the length.
 
-    Either `rounds` (at least 3) or `length` (at least `SHORTEST`) determines the size. The log and
-    the question fill 90 to 100 % of `length`. With `isolate`, the hidden item is the only item in
-    all lists, but early lists alone do not reveal it. `peak` is the position in [0, 1) of the first
-    guess with the largest number.
+    The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
+    log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs
+    in every list, but early lists alone do not reveal the hidden item. `peak` in [0, 1) determines
+    which round first guesses an item with the largest number.
 
     Raise ValueError if no log of this size meets the requirements.
     """
@@ -55,7 +53,7 @@ def play(
 
     def finished(top: Peak | None) -> Log | None:
         for attempt in range(_ATTEMPTS):
-            # An earlier start gives the agent more rounds to isolate the hidden item.
+            # Later attempts give the agent more rounds to isolate the hidden item.
             late = min(0.9, _LATE * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
             game = SimulatedGame(table, target, style, habits, rng, counter, cap, top)
@@ -65,9 +63,8 @@ def play(
 
     log = None if by_rounds and peak is not None else finished(None)
     if peak is not None and (by_rounds or log is not None):
-        # The number of rounds that fit into `length` depends on the peak.
         most = limit if log is None else ceil(_MARGIN * len(log.rounds))
-        rng = np.random.default_rng((seed, _ATTEMPTS))  # the attempts use smaller seeds
+        rng = np.random.default_rng((seed, _ATTEMPTS))
         log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
     if log is None:
         raise ValueError(
@@ -90,8 +87,7 @@ def _with_peak(
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
-            # The log ended before the round of the peak. Redraw, so that all rounds are equally
-            # likely.
+            # The log was too short; a new draw keeps all rounds equally likely.
             place = rng.random()
     return None
 
@@ -105,13 +101,13 @@ def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, in
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log; see `play` for `isolate` and `peak`.
+    """Draw items and a log; `play` documents `isolate` and `peak`.
 
     Raise ValueError if no log of the configured size meets the requirements.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # All redraws use the same position, so that difficult positions do not become rarer.
+    # Keep `place` in all attempts, so that difficult positions do not become rarer.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))

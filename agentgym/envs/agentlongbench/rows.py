@@ -58,7 +58,7 @@ def make_log(
     *,
     published: bool = False,
 ) -> Log:
-    """Return the log of a sample, which all tasks share."""
+    """Return the log of a sample; the questions of all tasks refer to the same log."""
     config = QAConfig(
         **FULL[setting], length=tokens, min_list=50, counter=counter.name, published=published
     )
@@ -76,7 +76,7 @@ def make_rows(
     *,
     published: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of log number `sample`, one for each task with more than `sample` samples.
+    """Yield a row with log number `sample` for each task with more than `sample` samples.
 
     `tokens` is the length of the log and question, and `tasks` maps tasks to sample counts.
     `published` selects the names used in the published prompts.

@@ -1,8 +1,8 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1).
 
-`score_published` reproduces the published evaluator and scores files and published rows.
-LongContextQA scores generated questions with `read` and `score`. Both functions also accept code
-fences, accents and numbered lists, and never mistake digits in a name for a list number.
+`score_published` reproduces the published evaluator; it scores answer files and published rows.
+LongContextQA scores generated questions with `read` and `score`, which also accept code fences,
+accents and numbered lists, and never mistake digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
 _PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
-_LONGEST = 1_000_000  # maximum characters, to limit the matching time
-_DIGITS = 18  # longer than any count; Python cannot parse integers with thousands of digits
+_LONGEST = 1_000_000  # maximum answer length in characters, to limit the matching time
+_DIGITS = 18  # maximum digits of an answer; Python cannot parse thousands of digits
 
 
 def form(task: str, style: str) -> str:
@@ -111,7 +111,7 @@ def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
-    """Score an answer as the published evaluator does; return None if it cannot be parsed.
+    """Score an answer like the published evaluator; return None if parsing fails.
 
     Callers count unparsable answers as wrong, unlike the published evaluator.
     """
@@ -145,7 +145,7 @@ def _score_number(answer: Answer, text: str) -> float | None:
         return None
     try:
         return float(int(float(numbers[-1].replace(",", ""))) == answer)
-    except OverflowError:  # a number with hundreds of digits
+    except OverflowError:  # the number is too large for a float
         return 0.0
 
 
@@ -168,7 +168,7 @@ def _split_published(text: str, kind: str) -> list[str]:
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
-    if kind == "pair":  # leading digits count as list numbers
+    if kind == "pair":  # remove list numbers
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
     return [part.strip() for part in parts if part.strip()]
 

@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# Preferred maximum length of a verbose intersection, because the model must write it out.
+# Preferred maximum number of items in a verbose intersection, which the model must write out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -59,10 +59,10 @@ class LogQuestion:
 
 
 def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
-    """Draw a question of a task for a log of at least three rounds.
+    """Draw a question for a task, about a log of at least three rounds.
 
-    The concise `intersection` task requires a log that isolates the hidden item, and
-    `find_round_largest_value_env` a log with a peak.
+    In the concise style, the `intersection` task requires a log played with `isolate`. The task
+    `find_round_largest_value_env` requires a log played with `peak`.
     """
     return _BUILDERS[task](log, rng)
 
@@ -76,8 +76,8 @@ def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounte
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
     """Return the expected score of a reader who sees only the last page (`page` rounds).
 
-    If the page contains all evidence, the answer is right. Otherwise the reader extrapolates
-    counts, uses the largest value or the common items of the page, and guesses everything else.
+    The reader answers correctly if the page contains all evidence. Otherwise the reader estimates
+    the answer from the page or, if the task does not allow an estimate, guesses.
     """
     spec = question.spec
     first = (len(log.rounds) - 1) // page * page + 1
@@ -89,7 +89,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
-        # If the item is missing, the answer is no; if it is listed, guess yes.
+        # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
@@ -138,9 +138,9 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # Prefer an item in only one list; a reader of one result would get such an item wrong.
+    # For the answer no, prefer items in one result: a reader of that result would guess yes.
     wrong = one if one.any() else ~both
-    # If both answers are possible, they are equally likely.
+    # Draw the answers yes and no with equal probability if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
     place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
@@ -166,7 +166,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guess has two successors in its list, so ask about another item
+    else:  # no guessed item has two successors in a list, so ask about another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
@@ -176,7 +176,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
-        # A correct first item alone earns half the points.
+        # An answer earns half the points if only its first item is correct.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )
@@ -284,7 +284,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise use the shortest intersection, and a single list only as a last resort.
+    # Prefer short intersections of several lists.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -336,7 +336,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Greedily choose a few rounds with the same common items as all rounds."""
+    """Greedily choose a few rounds whose lists have the same common items as all lists."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []
@@ -376,5 +376,5 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 
 def as_json(answer: Answer) -> str:
-    """Write an answer in a format that both parsers accept."""
+    """Write an answer in a format accepted by `read` and by the published evaluator."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

@@ -45,7 +45,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _MOST_ITEMS = 4  # maximum number of items of each kind in a deal
 _MOST_VALUE = 9
-_DRAWS = 50  # the first draw is usually accepted
+_DRAWS = 50  # maximum number of attempts to draw an instance
 _TEXTS = TEXTS["bargain"]
 _TYPES = "ABCD"
 _ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
@@ -85,9 +85,9 @@ class BargainConfig(TurnBudget):
 class BargainWorld(GameWorld[BargainConfig]):
     """Divide items with another player in several deals, by alternating offers.
 
-    A single agent knows the other player's rule and candidates for that player's values, and must
-    reach the largest total that it can guarantee. In a match, both agents know all values, and each
-    earns its total divided by its total in the subgame-perfect equilibrium.
+    A single agent knows the other player's strategy and a few candidates for that player's values.
+    The goal is the largest total that the agent can guarantee. In a match, both agents know all
+    values, and each earns its total divided by its total in the subgame-perfect equilibrium.
     """
 
     Config = BargainConfig
@@ -327,7 +327,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         return tuple(call_for(str(move)) for move in moves)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return both answers and all divisions of the largest deal, 127 calls in total."""
+        """Return calls to accept, to reject, and to propose any division of the largest deal."""
         most = (_MOST_ITEMS, _MOST_ITEMS, _MOST_ITEMS)
         return self.calls(["accept", "reject", *map(describe, divisions(most))])
 
@@ -335,8 +335,9 @@ class BargainWorld(GameWorld[BargainConfig]):
         """Return float32 features in [-1, 1], shape `(3 * deals + 3 * types + 14,)`.
 
         The features are: the items of each deal (-1 for past deals), the other player's possible
-        values (-1 for excluded types), this seat's values, the items on the table, the open offer
-        (-1 if none), the shares of deals, offers, target and turns, and whether an offer is open.
+        values (-1 for excluded types), this player's values, the items on the table, the open offer
+        (-1 if none), the progress through deals and offers and towards the target, the share of
+        turns left, and whether an offer is open.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)

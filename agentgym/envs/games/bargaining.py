@@ -28,7 +28,7 @@ def describe(items: Items) -> str:
 
 
 def read_items(text: str) -> list[Items]:
-    """Parse all item counts that `describe` wrote in a text."""
+    """Parse all item counts in a text written by `describe`."""
     return [(int(books), int(hats), int(balls)) for books, hats, balls in _ITEMS.findall(text)]
 
 
@@ -124,7 +124,7 @@ class Bargain(NamedTuple):
 
 
 class Guarantee:
-    """The largest total that the agent can still guarantee against every type.
+    """The largest total that the agent can still guarantee against every type of opponent.
 
     The totals are computed by backward induction over deals, offers, possible types and turns. Each
     offer takes one turn, whether the agent makes or answers the offer.

@@ -28,7 +28,7 @@ from agentgym.world.turn_budget import TurnBudget
 _TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # solving takes about a millisecond per round
 _GROWTH = (0, 25, 50, 100)  # in percent; with faster growth, the stock would always recover
-_DRAWS = 50  # the first draw is usually accepted
+_DRAWS = 50  # maximum number of attempts to draw an instance
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(
     r"You are (?P<seat>player_[01])\.\nRounds: [0-9]+\n(?:Stock: (?P<stock>[0-9]+)\n)?"
@@ -124,9 +124,9 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    The lists contain each player's take and later total, indexed by round and stock. If one player
-    takes one unit more, the total is odd, so the stock loses two units. Hence every x that
-    maximises 2x + V(stock after both take x) is an equilibrium of a round.
+    The lists contain each player's take and later total, indexed by round and stock. The stock
+    loses an extra unit if the total is odd, so one player's extra unit costs the stock two units.
+    Hence every x that maximises 2x + V(stock after both take x) is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -235,7 +235,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """
         most = self.game.most(self.stock)
         if not 0 <= units <= most:
-            raise ToolError(f"units must be from 0 to {most} now, got {echo(units)}")
+            raise ToolError(f"units must be from 0 to {most} in this round, got {echo(units)}")
         return self.make_move(units)
 
     def movers(self) -> Sequence[str]:
@@ -307,9 +307,9 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
-        The features are: the stock, the other player's next demand, the rounds played, this seat's
-        progress towards the target, the share of turns left, and the next growth rates (-1 after
-        the last).
+        The features are: the stock, the other player's next demand, the rounds played, this
+        player's progress towards the target, the share of turns left, and the growth rates of the
+        remaining rounds (-1 for past rounds).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (

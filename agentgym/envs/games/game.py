@@ -21,14 +21,14 @@ ValueT = TypeVar("ValueT")
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 # The tasks of matches contain this phrase; other tasks do not.
 FREE = "decides freely"
-# Assumed number of remaining turns if a restated task has no state. No game is that long.
+# More turns than any game has, used if the number of remaining turns is unknown.
 _MANY = 1_000_000
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LEFT = re.compile(r"Turns left: ([0-9]+)")
 
 
 class GameWorld(SeatedWorld[ConfigT]):
-    """Seated world in which every move calls the same tool with one argument.
+    """Game for one or two agents in which every move calls the same tool with one argument.
 
     Attributes:
         texts: The rules, the hint for a move (`plan`) and the hint for a lost game (`lost`).
@@ -51,11 +51,11 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def legal_moves(self) -> Collection[Move]:
-        """Return the legal moves of this seat."""
+        """Return the legal moves of this player."""
 
     @abstractmethod
     def best_moves(self) -> Collection[Move]:
-        """Return the optimal moves of this seat; empty if the goal is out of reach."""
+        """Return the optimal moves of this player; empty if the goal is out of reach."""
 
     @abstractmethod
     def has_won(self) -> bool:
@@ -162,5 +162,5 @@ def share(part: float, whole: float) -> float:
 
 
 def as_row(*parts: ArrayLike) -> NDArray[np.float32]:
-    """Concatenate arrays and numbers to one row of features."""
+    """Concatenate arrays and numbers into one row of features."""
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)

@@ -40,8 +40,8 @@ _STEPS: Mapping[str, tuple[int, int]] = {
     "nw": (-1, -1),
 }
 _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
-_NEVER = 1_000_000  # more moves than in any game
-_DRAWS = 100  # with at most 25 % walls, most boards are accepted
+_NEVER = 1_000_000  # more moves than any game has
+_DRAWS = 100  # most boards are accepted if at most 25 % of the cells are walls
 _MAX_CATCHES = 200  # on the largest board, the values for each catch take 80 kB
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)
@@ -66,7 +66,8 @@ class PursuitConfig(TurnBudget):
     Attributes:
         size: The side length of the board in cells.
         catches: The number of catches that the pursuer must make.
-        wall_density: The share of cells that are walls, unless the evader could hide forever.
+        wall_density: The share of cells that are walls. The board has no walls if the evader could
+            hide forever on every board drawn.
     """
 
     size: Annotated[int, Field(ge=3, le=10)] = 5
@@ -114,8 +115,8 @@ class Board(NamedTuple):
 class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves until the last catch.
 
-    `pursuer[p, e]` and `evader[p, e]` apply if that player moves next, with the pursuer in cell p
-    and the evader in cell e. `caught[p]` applies after a catch in cell p.
+    With the pursuer in cell p and the evader in cell e, the number is `pursuer[p, e]` if the
+    pursuer moves next, and `evader[p, e]` otherwise. `caught[p]` applies after a catch in cell p.
     """
 
     pursuer: NDArray[np.int32]

@@ -28,7 +28,7 @@ from agentgym.world.turn_budget import TurnBudget
 _TEXTS = TEXTS["race"]
 _MAX_MOVES = 400  # a list of 1,600 numbers takes about 50 ms to solve
 _LARGEST = 20  # the largest number in a list
-_DRAWS = 50  # the first draw is usually accepted
+_DRAWS = 50  # maximum number of attempts to draw an instance
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
     r"(?:Rule: .*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
@@ -76,9 +76,10 @@ class Race(NamedTuple):
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """For every sublist of `moves` moves, return the sum that each possible move takes.
+        """Return the sum that each possible move takes from each sublist with `moves` moves left.
 
-        The rows are counts of numbers taken from the left, and the columns are starts of sublists.
+        Entry [i, j] is the sum for taking i numbers from the left end of the sublist that starts
+        at index j.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -91,7 +92,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """For every move and sublist, return the value of the remaining sublist."""
+        """Return the value of the remaining sublist for each move and each sublist."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -124,7 +125,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
         after = later[np.arange(len(replies)) + replies]
         values = game.sums(moves) + game.parts_after(after)
         later = values.max(axis=0)
-        if moves <= game.moves - 2 * turns:  # no turns are left for these moves
+        if moves <= game.moves - 2 * turns:  # the player has no turns left for these moves
             later = np.zeros_like(later)
     return [int(value) for value in values[:, 0]] if turns > 0 else []
 
@@ -172,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player who always makes the same move, or greedy moves if None."""
+        """Return the sum for a player who repeats the move `always`, or plays greedily if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]
@@ -287,8 +288,8 @@ class RaceWorld(GameWorld[RaceConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        The features are: this seat's progress towards the target, the share of turns left, and the
-        list divided by the largest possible number (-1 after the last element).
+        The features are: this player's progress towards the target, the share of turns left, and
+        the list divided by the largest possible number (-1 after the last element).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)

@@ -27,15 +27,15 @@ from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
 SPEAKER, LISTENER = "speaker_0", "listener_0"
-Object = tuple[str, ...]  # one word of each kind
+Object = tuple[str, ...]  # words that describe an object, one of each kind
 
 _TEXTS = TEXTS["signal"]
 _NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
-_WORDS_PER_ROUND = 2.1  # the average for the default options
+_WORDS_PER_ROUND = 2.1  # measured with the default options
 _MORE = "more"  # said by the listener to request another word
-_NEVER = 1_000_000  # the number of words if the state and the object are inconsistent
+_NEVER = 1_000_000
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
     r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
@@ -267,7 +267,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
         The features are: each object's words as numbers; flags for the matching objects, the
-        speaker's object and the words said; and the shares of rounds, words and turns.
+        speaker's object and the words said; and the shares of rounds played and turns left.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

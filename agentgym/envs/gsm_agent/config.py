@@ -62,8 +62,6 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     def with_people_of(self, split: SplitName) -> Self:
         """Return a configuration that draws tasks only from a split's people or templates.
 
-        Tasks that are loaded from other data do not change.
-
         Raise ValueError if `people` names a different split, or if the split has too few people.
         """
         if self.data:

@@ -1,6 +1,6 @@
 """Databases with the documents of all tasks and a search index.
 
-The worlds of a process share each database. Each task is drawn from `(seed, number)`. Graph
+Worlds in the same process share databases. Each task is drawn from `(seed, number)`. Graph
 colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
 medium database contains the small database, and the full database contains both.
 """
@@ -33,13 +33,13 @@ from agentgym.world.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """The paper's databases; each contains one in this many tasks of Full."""
-# More tasks would not fit into memory.
+# A database with more tasks would not fit into memory.
 MAX_TASKS = 1_000_000
-FIRST_YEAR, YEARS = 1960, 60  # 720 months provide enough colours for the largest database
+FIRST_YEAR, YEARS = 1960, 60
 
-_TASKS_PER_PERSON = 6  # so that a name alone does not identify a task
-_FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would be about the same people
-# Added to the seed and the task number, so that the splits differ not only in names.
+_TASKS_PER_PERSON = 6  # a person's name must not identify a task
+_FEWEST_PEOPLE = 12
+# Added to each task's seed, so that the splits contain different problems.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -55,16 +55,17 @@ class DatabaseOptions(ProblemOptions):
             additional tasks are used.
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
-        near_duplicates: The share of documents that correct another document, which is from the
-            same month and states an outdated number. For half of the corrections, there is also a
-            document with a different number in a different month.
+        near_duplicates: The share of documents for which there is also an outdated version with a
+            different number and the same month. Half of these documents also have a version with a
+            different number and a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.
         database_seed: The seed of the database.
         people: Which names to use: `all`, `train` or `test`; the `split` argument sets this option.
-        data: The path of tasks to use instead of generated tasks, as for `loaders.load_data`. If a
-            GSM8K dataset is given, it is saved to disk and replaced by the path.
+        data: The path of a file or folder with tasks to use instead of generated tasks, in a format
+            supported by `loaders.load_data`. A GSM8K dataset is saved to disk and replaced by its
+            path.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -166,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents and playable tasks of a fraction `1 / one_in` of the tasks."""
+        """Draw one in `one_in` tasks; return their documents and the playable tasks among them."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
@@ -217,7 +218,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
-        # If tasks share a name, the month identifies the task.
+        # If several tasks are about the same person, the month distinguishes the tasks.
         ambiguous = any(shared[person] > 1 for person in casts[number])
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)

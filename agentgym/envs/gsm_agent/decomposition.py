@@ -25,8 +25,9 @@ _TRIES = 3  # documents per premise
 def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
     """Decompose problems with a model, and write the tasks and documents to a folder.
 
-    Each reply is stored in `replies.jsonl`, so an interrupted run can continue. Problems stay
-    unclear if the model fails to decompose them, or if a document states other premises.
+    Each reply is stored in `replies.jsonl`, so an interrupted run can continue. A problem gets no
+    documents if the model fails to decompose the problem, or if the model repeatedly writes a
+    document that states several premises.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = _KeptReplies(folder / REPLIES, ask)
@@ -34,7 +35,7 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 
 
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
-    """Decompose problems with questions and premises from a file.
+    """Decompose problems, using questions and premises from a file.
 
     Each line of the file is a JSON object with `id`, `question`, `premises` and optionally
     `documents`, which default to the premises. Problems that the file does not contain are returned

@@ -23,8 +23,7 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# The share of documents with names that also state the month. Searching for a month alone does not
-# find the other documents.
+# The share of named documents that state the month; searching for a month must miss the others.
 _DATED = 0.5
 
 
@@ -52,9 +51,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem with its premises in several documents; `documents` contains their indices.
+    """A problem with premises in several documents; `documents` contains indices into the database.
 
-    `static_only` is the reason why searching cannot solve the task, or an empty string.
+    If searching cannot solve the task, `static_only` contains the reason.
     """
 
     id: str
@@ -81,7 +80,7 @@ def write_document(
     rng: Random,
     mark: str = "",
 ) -> Document:
-    """Write a document without an id from the facts of a premise; the last fact is numeric.
+    """Write a document, without an id, that states the facts of a premise.
 
     If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark`
     selects a sentence that calls the number corrected or outdated.

@@ -25,11 +25,11 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# Minimum range per premise for defining a quantity by others; otherwise a part could be zero.
+# Minimum value range per premise; in a smaller range, an operand could be zero.
 _ROOM = 40
 # The minimum and maximum count that a document states.
 _LEAST, _LARGEST = 3, 400
-# Possible numbers of premises in questions about ages, where each person needs a premise.
+# Questions about ages have one or three premises.
 _AGE_PREMISES = (1, 3)
 # These words occur in too many phrases to be useful for searching.
 _PLAIN = frozenset(
@@ -61,9 +61,9 @@ class Blank(NamedTuple):
 
 @dataclass
 class Draft:
-    """A problem under construction; `cast` lists its people.
+    """A problem under construction; `cast` lists the people in the problem.
 
-    If some document must share no word with the question, `asked` contains the question's words.
+    If one document must not share a word with the question, `asked` contains the question's words.
     """
 
     rng: Random
@@ -127,8 +127,7 @@ class Draft:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
         schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
-        # If `asked` is set, the last relation must lead to a document that shares no word with the
-        # question.
+        # If `asked` is set, the last relation must call `far`.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
@@ -161,13 +160,13 @@ class Draft:
         return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
     def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
-        """Define two quantities, which share `budget` premises, and return both values."""
+        """Define two quantities with `budget` premises in total and return both values."""
         part = self.rng.randint(1, budget - 1)
         rooms = [max(20, most * some // budget) for some in (part, budget - part)]
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Define a quantity relative to another quantity, which uses the remaining premises."""
+        """Define a quantity relative to another quantity with `budget - 1` premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
@@ -185,7 +184,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # `fewer` is the fallback, because the number may not be divisible.
+        # Fall back on `fewer`, because the value may not be divisible by any number.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
@@ -246,7 +245,7 @@ class Draft:
         """Draw a quantity for the question."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents about the same unit would share a word.
+            # Documents with the same unit of measure would share a word.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
@@ -267,7 +266,7 @@ class Draft:
             wording = self.rng.choice(schema.texts)
             first, last = (first._replace(frame=frame) for frame in schema.sources)
             if kind == "change":
-                # Draw the price first, because the payment must exceed it.
+                # Draw the price first, because the payment must exceed the price.
                 first, last = last, first
         elif kind in ("left", "percentage"):
             part, whole = self.rng.choice(sorted(self.story.wholes.items()))
@@ -283,7 +282,7 @@ class Draft:
         return self.pair(kind, first, last, budget, most, wording)
 
     def ask(self, *terms: Blank) -> None:
-        """Record the quantities and, if required, the words of the question."""
+        """Record the quantities in the question and, if needed, the words of the question."""
         self._asked.update(term.quantity for term in terms)
         if self.asked:
             self.asked = frozenset(words_of(term.quantity for term in terms))

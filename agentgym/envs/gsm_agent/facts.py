@@ -1,4 +1,4 @@
-"""Facts about quantities, and conclusions from facts.
+"""Facts about quantities, and values that follow from facts.
 
 A numeric fact contains the number of a premise. A structural fact defines a quantity in terms of
 other quantities.
@@ -47,7 +47,7 @@ class Fact:
             a part), `percent`, `raise` and `cut` (one source). Structural kinds are `sum`, `minus`,
             `product`, `quotient`, `around` (twice the sum) and `convert`.
         number: The number of a numeric fact; None for structural facts.
-        wording: The wording of a structural fact, which comparisons ignore.
+        wording: The sentence pattern of a structural fact, ignored when comparing facts.
     """
 
     target: Quantity
@@ -103,7 +103,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
-        # Skip pending sources, which would form a cycle; their values remain unknown.
+        # Skip pending sources, because following them again would never end.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:

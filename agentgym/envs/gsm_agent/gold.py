@@ -1,4 +1,4 @@
-"""Optimal play with known documents and answer, for questions that cannot be parsed."""
+"""Optimal play for questions that cannot be parsed, given the required documents and the answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 
 
 def remember(options: DatabaseOptions, task: Task) -> None:
-    """Remember a task of this process, for worlds that are rebuilt from a chat.
+    """Record a task, so that worlds rebuilt from a chat in this process can find the task.
 
-    Scripted policies receive only the chat, which does not name the data.
+    Scripted policies receive only the chat, which does not name the data set.
     """
     others = [each for each in _played.get(task.question, []) if each != (options, task)]
     _played[task.question] = [(options, task), *others]
@@ -96,12 +96,12 @@ class GoldPlay:
 
 
 class GoldSearches(Sequence[ToolCall]):
-    """Calls that show a missing document of the task, or lead to one.
+    """Searches that show or lead to a missing document of the task.
 
     A membership test runs the search. Iteration yields one call per missing document. The query is
-    the question or a shown document, if the first page then contains the missing document.
-    Otherwise the query contains the words of the missing document, without numbers if possible.
-    `following` contains the documents on the next page of the last search.
+    the question or the text of a shown document, if this query puts the missing document on the
+    first page. Otherwise the query contains the words of the missing document, without numbers if
+    possible. `following` contains the documents on the next page of the last search.
     """
 
     def __init__(

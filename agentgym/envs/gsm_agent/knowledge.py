@@ -1,7 +1,7 @@
 """An agent's knowledge from search results, and useful next searches.
 
 Generated questions require only search results. For other data, the knowledge uses the hidden list
-of documents, so only oracles and labels may read it.
+of documents, so only oracles and labels may read the knowledge.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times the length of a sentence; limits the search time.
+# Ten times the length of a sentence, to limit the search time.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Read all queries up to the first depth, then up to the next depth, because most documents are on a
-# first page.
+# The maximum number of pages to read per query in each pass over the queries. The first pass reads
+# only first pages, because most documents are on a first page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(
@@ -58,12 +58,12 @@ _KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items(
 
 @dataclass
 class SearchKnowledge:
-    """Knowledge from parsed facts, and past queries.
+    """Facts parsed from search results, and past queries.
 
     Attributes:
         question: The parsed question; None if agentgym did not generate it.
         month: The month of the question; an empty string if unknown.
-        facts: The facts, in reading order, from documents of that month about relevant people. All
+        facts: The facts about the people in the task, from documents of the question's month. All
             of these facts belong to the task, because tasks of the same month share no people.
         pages: The number of pages shown for the last query and for each query about a missing
             quantity.
@@ -98,14 +98,14 @@ class SearchKnowledge:
         candidates: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
-            # If the question has no month, the people in it occur in no other task.
+            # A question without a month is about people who occur in no other task.
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
                 text = shown[head.end() : after.start() if after else None]
                 candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
-        # New facts name more people, and facts about them may be earlier in the results.
+        # Search again, because a new fact may name another person.
         while fresh := [
             fact
             for fact in candidates
@@ -114,7 +114,7 @@ class SearchKnowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
-        # Drop queries for quantities that are already known, to shorten the state.
+        # Drop queries for known quantities, to shorten the state.
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
             query: count
@@ -132,7 +132,7 @@ class SearchKnowledge:
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return queries for a quantity, starting with the best."""
+        """Return search queries that may find a quantity, starting with the best query."""
         wordings = (
             (quantity.phrase, quantity.owner, self.month),
             # A document may omit the month or the name.
@@ -199,7 +199,7 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """Knowledge about which documents of the task were shown, and past queries.
+    """The documents of the task that were shown, and past queries.
 
     `missing_count` is None in a world rebuilt from a chat, and `solution` is empty if unknown.
     """
@@ -213,7 +213,7 @@ class GoldKnowledge(SearchKnowledge):
         self.solution = task.answer
 
     def learn(self, shown: str) -> None:
-        """Do nothing, because the texts do not reveal which documents matter."""
+        """Do nothing, because search results do not reveal which documents the task requires."""
 
     def answer(self) -> str | None:
         return (self.solution or None) if self.missing_count == 0 else None

@@ -34,10 +34,10 @@ _REDRAWS = 50  # a template with few variants may repeat a problem
 def load_data(
     path: Path, tasks: int, seed: int = 0, people: str = "all"
 ) -> tuple[list[Document], list[Task]]:
-    """Load GSM8K files, a folder for `load_folder`, or GSM-Symbolic templates.
+    """Load GSM8K files, GSM-Symbolic templates, or a folder in the format of `load_folder`.
 
-    For templates, draw `tasks` problems with `seed`; `people` is `all` or selects the templates of
-    a split. Raise ValueError for unknown or malformed data.
+    `tasks` problems are drawn from templates, using `seed`; `people` is `all` or the split whose
+    templates to use. Raise ValueError for unknown or malformed data.
     """
     if (path / "tasks.jsonl").exists() or (path / "documents.jsonl").exists():
         return load_folder(path)
@@ -100,17 +100,17 @@ def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawPro
 
 
 def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Document], list[Task]]:
-    """Write problems as tasks and documents; unclear problems get no documents.
+    """Convert problems to tasks and documents.
 
     Problems that share a person or a template get different months, which the questions state. A
-    problem that fails a check of `vetting` becomes unclear.
+    problem gets no documents if searching cannot solve it, or if it fails a check of `vetting`.
     """
     while True:
         documents, tasks = _write(problems, seed)
         reasons = vet(problems, documents, tasks)
         if not reasons:
             return documents, tasks
-        # Write everything again, because searches must not find the documents of failed tasks.
+        # Start again without the failed tasks, because searches must not find their documents.
         problems = [
             replace(problem, unclear=reasons.get(problem.id, problem.unclear))
             for problem in problems
@@ -169,7 +169,7 @@ def _write_note(name: str, text: str, stamp: str, problem: RawProblem) -> Docume
 
 
 def as_folder(problems: Sequence[RawProblem], folder: Path) -> None:
-    """Write problems to a folder for `load_folder`."""
+    """Write problems to a folder in the format of `load_folder`."""
     documents, tasks = publish(problems)
     task_records, document_records = [], []
     for task in tasks:
@@ -196,7 +196,7 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     are not numbers.
     """
     mistakes: list[str] = []
-    # The file may be empty if all tasks are static.
+    # The file of documents may be empty if searching cannot solve any task.
     records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
     documents = sorted(map(_read_document, records), key=lambda document: document.id)
     _check_ids("documents.jsonl", (document.id for document in documents), mistakes)

@@ -31,12 +31,12 @@ _WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
-# Longer leads come first, because some leads begin with a shorter lead.
+# Match long leading phrases first, because some of them begin with a shorter leading phrase.
 _ALL_LEADS = sorted(
     {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
 )[::-1]
 _CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
-# Tails that begin with these words may move to the start of the sentence.
+# A phrase that begins with one of these words may move to the start of a sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
 _PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
 _TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
@@ -49,7 +49,7 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-_LED = 0.3  # the share of sentences that begin with a lead
+_LED = 0.3  # the share of sentences that begin with a leading phrase
 _NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
 # Match known first names, because streets and holidays are capitalised too.
@@ -79,7 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact states a part of a quantity instead of comparing two quantities."""
+    """Return whether the fact describes a part of a quantity, not a comparison of quantities."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -317,7 +317,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return (kind, table, pattern) of numeric wordings, with the least specific kind last."""
+    """Return a (kind, table, pattern) triple for each numeric wording, least specific kind last."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))

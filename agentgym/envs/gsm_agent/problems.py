@@ -23,7 +23,7 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 
 # Drafts may fail. With fewer attempts, kinds of question that often fail would become rare.
 _PLANS, _DRAFTS = 10, 40
-# A question may name two people, and some document must name neither of them.
+# The minimum and maximum number of people in a problem.
 _CAST = (2, 3)
 
 
@@ -36,7 +36,7 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Group the facts by document; the last fact of each group is numeric."""
+        """Group the facts by document; the last fact of each group contains a number."""
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))
@@ -50,7 +50,7 @@ class Problem:
         return order
 
     def needs_several_searches(self) -> bool:
-        """Return whether some document shares no name or distinctive word with the question."""
+        """Return whether a document shares no name or distinctive word with the question."""
         asked = words_of(self.question.targets)
         return any(
             asked.isdisjoint(words_of(q for fact in facts for q in (fact.target, *fact.sources)))
@@ -77,8 +77,8 @@ def draw_problem(
 ) -> Problem:
     """Draw a problem about `people`; raise ValueError if no problem meets the options.
 
-    With `several_searches`, which requires at least three people, some document shares no name or
-    distinctive word with the question, unless the problem has only one premise.
+    With `several_searches`, at least one document shares no name or distinctive word with the
+    question, unless the problem has only one premise. This option requires at least three people.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
@@ -87,7 +87,7 @@ def draw_problem(
         story = STORIES[rng.choice(tuple(STORIES))]
         kinds = ["total"] * 4
         if budget > 2:
-            # With only two premises, these questions would name all people in the documents.
+            # With two premises, a question about two people would name everyone in the documents.
             kinds += [*_PAIRS, *(_BETWEEN_TWO if len(people) > 1 else ())]
             kinds += [ask.kind for ask in story.asks] * 2
         kind = rng.choice(kinds)
@@ -113,7 +113,7 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
     except DeadEndError:
         return None
     answer = question.answer(draft.facts)
-    # Reject an answer of 0, such as the gap between equal numbers.
+    # Reject an answer of 0, such as the difference between equal numbers.
     if not answer or answer < 0 or max(answer, *draft.values.values()) > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)

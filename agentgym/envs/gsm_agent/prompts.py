@@ -37,7 +37,7 @@ class _Searcher(Protocol):
 
 
 class WorldTool:
-    """Base class for tools of the world."""
+    """Base class for SearchWorld's tools."""
 
     def __init__(self, world: _Searcher) -> None:
         self._world = world

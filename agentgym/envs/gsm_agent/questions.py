@@ -31,7 +31,7 @@ class Question:
     Attributes:
         kind: `total`, `gap`, `excess` (between two kinds of things of one person), `together`,
             `average`, `ratio`, `left`, `percentage`, `share`, `need`, `change`, `area` or `around`.
-        wording: The wording of a question from a story, which comparisons ignore.
+        wording: The sentence pattern of a question from a story, ignored when comparing questions.
     """
 
     kind: str

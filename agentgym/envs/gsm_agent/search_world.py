@@ -94,7 +94,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, or else the people in the documents, or else the problem."""
+        """Return the template, the people or the instance, which determines the task's split."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)
@@ -171,7 +171,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
-        # A repeated page cannot show a new document, so check repeats last.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
         # Create a new set, because copies of the world share the old one.
@@ -229,10 +228,10 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Return the answer if it is known, or else the next search for each missing quantity.
 
-        For questions that cannot be parsed, return all searches that show a missing document, or
-        None in a world rebuilt from the chat of another process.
+        For questions that cannot be parsed, return all searches that show a missing document. If
+        the world was rebuilt from the chat of another process, return None.
         """
-        # Only generated questions can be parsed; for others, the oracle needs the hidden documents.
+        # For questions that cannot be parsed, the oracle requires the hidden list of documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:

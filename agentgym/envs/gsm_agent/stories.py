@@ -62,13 +62,13 @@ def unit_of(phrase: str) -> str:
 
 
 def is_rate(phrase: str) -> bool:
-    """Return whether the phrase counts something per thing, such as `muffins put into each box`."""
+    """Return whether the phrase describes a rate, such as `muffins put into each box`."""
     return not {"each", "apiece"}.isdisjoint(phrase.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Relation that computes a quantity from others; for questions, `target` is empty."""
+    """Formula for a quantity in terms of other quantities; questions have an empty `target`."""
 
     kind: str
     target: str
@@ -88,8 +88,8 @@ class Story:
     """The items and phrases of a topic.
 
     Attributes:
-        wholes: Maps each part to the whole that contains the part.
-        linked: Maps each phrase to the phrases that share a schema with it.
+        wholes: Maps the phrase of each part to the phrase of the whole that contains the part.
+        linked: Maps each phrase to all phrases that occur in the same schema.
         frames: The phrases that can be compared, grouped by unit.
         asks: The schemas of questions.
     """
@@ -137,19 +137,19 @@ def _phrases() -> list[str]:
     return found
 
 
-# Words that begin a tail. An item ends before the first of these words.
+# In `muffins on Friday`, the item `muffins` ends before the starter `on`.
 _STARTERS = frozenset(
     parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
 )
 
 
 def split_item(text: str) -> tuple[str, str]:
-    """Split `muffins on Friday` into the item and the tail."""
+    """Split `muffins on Friday` into `muffins` and ` on Friday`."""
     words = text.split()
     place = next((k for k, word in enumerate(words) if k and word in _STARTERS), len(words))
     return " ".join(words[:place]), "".join(f" {word}" for word in words[place:])
 
 
 def is_tail(text: str) -> bool:
-    """Return whether a text is a tail without the leading space."""
+    """Return whether a string such as `on Friday` can follow an item."""
     return text.partition(" ")[0] in _STARTERS

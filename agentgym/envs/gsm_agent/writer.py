@@ -14,7 +14,7 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writes documents; `near_duplicates` and `anonymised` are as in `DatabaseOptions`.
+    """Writes documents; `DatabaseOptions` describes `near_duplicates` and `anonymised`.
 
     `spare` lists the months without any tasks.
     """
@@ -29,7 +29,7 @@ class Writer:
     ) -> tuple[list[Document], list[Document]]:
         """Return the documents of a problem and their near-duplicates.
 
-        Near-duplicates can be from another month only if the question is `dated`.
+        Near-duplicates from another month are written only if the question is `dated`.
         """
         told, others = [], []
         town = rng.choice(TOWNS)
@@ -52,7 +52,7 @@ class Writer:
     def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
         stamp = rng.choice(self.spare)
         targets = {(stamp, fact.target) for fact in facts}
-        # Skip duplicates, because a second definition would contradict the first.
+        # Skip quantities already defined in that month, because two definitions could conflict.
         if self._defined.isdisjoint(targets):
             self._defined |= targets
             yield self._document(facts, stamp, town, rng)

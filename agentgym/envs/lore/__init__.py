@@ -1,4 +1,4 @@
-"""LORE: long chains of documents that lead to other documents (TaskWeaver, section 3)."""
+"""LORE: worlds in which each document leads to other documents (TaskWeaver, section 3)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Knowledge from reading modules: programs, values, and modules that a run evaluates."""
+"""An agent's knowledge from reading modules: programs, values, and modules that a run evaluates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Codebase(ReadDocuments):
 
     Attributes:
         imported: The files that are imported but have not been read.
-        shared: The targets of redirects, which several files may import.
+        shared: The files that redirects import; several redirects may import the same file.
         ahead: The files that were read before any file that imports them.
     """
 
@@ -120,7 +120,7 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and the files whose values, may still be needed."""
+        """Return two lists of files: those whose program, and those whose value, may be needed."""
         # Unread files may import shared files and the files in `ahead`.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
@@ -134,7 +134,6 @@ class Codebase(ReadDocuments):
                 programs.append(file)
                 program = self.programs[file]
                 known = self._branch(file) is not None
-                # Until the branch is known, both branches may be needed.
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 

@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
-MAX_OPERATIONS = 100_000  # far more than fit into a context window; the maximum in the paper is 350
-_MAX_ARITY = 10  # longer expressions would only be harder to read
+MAX_OPERATIONS = 100_000  # the maximum in the paper is 350
+_MAX_ARITY = 10  # more operands would only make expressions harder to read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,10 @@ class LoreConfig(TurnBudget):
     Attributes:
         operations: The number of operations in the task, called N in the paper.
         difficulty: `standard`, or `hard` for additional operators.
-        theta: The number of leaves above which leaves may be gathered behind one document; `theta`
-            and `p` determine the depth.
-        p: The probability of gathering leaves after an operation, if there are more than `theta`.
+        theta: The number of leaves above which several leaves may get a common child, which makes
+            the graph deeper.
+        p: The probability that several leaves get a common child after an operation, if there are
+            more than `theta` leaves.
         min_arity: The minimum number of operands of a rule.
         max_arity: The maximum number of operands of a rule, at least `min_arity`. Some operators
             have a lower maximum.

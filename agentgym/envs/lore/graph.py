@@ -1,8 +1,8 @@
 """Dependency graphs, grown outwards from the target (TaskWeaver, section 3, algorithm 1).
 
-Each node is a document. An operator expands a leaf into operands. Occasionally, a new node gathers
-many leaves, which makes the graph deeper. The operator computes the parent's id (in bottom-up
-domains) or value (in top-down domains) from the children.
+Each node is a document. An operator turns a leaf into a parent whose children are the operands.
+Occasionally, many leaves get a common child, which makes the graph deeper. The operator computes
+the parent's id (in bottom-up domains) or value (in top-down domains) from the children.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Operator:
         execute: Computes the result from the parameters and the operand values.
         write: Formats the rule with the given parameters and operand names.
         draw: Draws the parameters (for example signs or constants) for a number of operands.
-        child: Draws the value of an operand, in bottom-up domains.
+        child: Draws the value of an operand; used only in bottom-up domains.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that lazy evaluation requires. If `needs` is
             None, all operands are required.
@@ -91,7 +91,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Node:
-    """A document, which must not change after the graph is complete.
+    """A document of a graph; must not be modified once the graph is complete.
 
     Attributes:
         uid: The index in order of creation. Parents are created before their children.
@@ -100,7 +100,7 @@ class Node:
         number: The number in the variable name, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
         fields: The numbers and values of irrelevant variables.
-        note: Additional data of the domain.
+        note: Domain-specific data.
     """
 
     uid: int
@@ -147,9 +147,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parameters for growing a graph, as in `LoreConfig`.
+    """Parameters for growing a graph; `LoreConfig` describes `operations`, `theta` and `p`.
 
-    `least` and `most` bound the number of operands.
+    `least` and `most` are the minimum and maximum number of operands per rule.
     """
 
     operations: int
@@ -160,7 +160,7 @@ class Shape:
 
 
 class Grower(ABC):
-    """The loop of algorithm 1; subclasses define how to expand and gather leaves."""
+    """Algorithm 1 of the paper; subclasses define how to expand leaves and how to gather leaves."""
 
     def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator]) -> None:
         self.rng = rng
@@ -180,7 +180,7 @@ class Grower(ABC):
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Connect leaves to a new leaf and return the new leaf."""
+        """Give leaves a common child and return the child."""
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves; return the remaining leaves in order."""
@@ -192,7 +192,7 @@ class Grower(ABC):
                 parent, self.operators[index], operands=among(rng, *self._arities[index])
             )
             if len(leaves) > shape.theta and rng.random() < shape.p:
-                # Gathering a single leaf would only make the path longer.
+                # A child of only one leaf would merely make the path longer.
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]

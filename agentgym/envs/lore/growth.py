@@ -26,7 +26,7 @@ LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 # Maximum number of irrelevant values per document, to limit the size of a document.
 MOST_IRRELEVANT = 8
 
-# Most random draws are letters, and drawing pairs is faster.
+# Drawing pairs of letters is faster than drawing single letters.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 
 
@@ -40,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Samplers of a bottom-up domain; rates count irrelevant items per relevant document."""
+    """Samplers of a bottom-up domain; rates are mean numbers of irrelevant items per document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -90,7 +90,7 @@ class _BottomUp(Grower):
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
         rate = self.sampler.document_rate
-        if not rate:  # draw nothing, so that unused options do not change other draws
+        if not rate:
             return listed
         # Random rounding makes the mean equal to `rate`.
         count = int(rate * len(listed) + self.rng.random())
@@ -99,8 +99,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Shuffle the numbers, because irrelevant documents were drawn last and have the largest
-        # numbers. The root remains v0.
+        # Shuffle the variable numbers, because irrelevant documents have the largest numbers. The
+        # root remains v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -118,7 +118,8 @@ class _BottomUp(Grower):
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
-        # Shuffle the numbers; otherwise relevant values would come first. The root remains v0.
+        # Shuffle the variable numbers, so that relevant values do not come first. The root remains
+        # v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
@@ -161,7 +162,7 @@ def grow_bottom_up(
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """Samplers of a top-down domain; `redirect` is the operator of gathered leaves."""
+    """Samplers of a top-down domain; `redirect` is the operator of leaves with a common child."""
 
     name: Callable[[Random, int], str]
     constant: Callable[[Random], int]
@@ -219,7 +220,7 @@ def grow_top_down(
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
     values: list[Any] = [None] * len(nodes)
-    # Visit each node once, because recursion would take exponential time for shared documents.
+    # Visit each node once; naive recursion would take exponential time.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):

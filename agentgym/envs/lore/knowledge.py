@@ -17,7 +17,7 @@ class ReadDocuments(ABC):
     """The documents read by an agent, and the ids that follow from these documents.
 
     Attributes:
-        order: All ids that are known or were read, starting with the oldest.
+        order: The ids of all known or read documents, starting with the oldest.
         read: The position of each read document in reading order, by id.
         answer: The answer as a string; None if not yet known.
     """
@@ -38,16 +38,16 @@ class ReadDocuments(ABC):
         """Return the known ids of documents that have not been read."""
 
     def follows(self, file: str) -> bool:
-        """Return whether an unread id follows from the documents read so far."""
+        """Return whether the id of an unread document follows from the documents read so far."""
         return file in self.unread()
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the unread ids that are certainly needed; the plan uses the first."""
+        """Return the ids of unread documents that are certainly needed; plans use the first id."""
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Format the knowledge for optimal play, except results that the agent can compute."""
+        """Format the knowledge needed for optimal play, without results that can be computed."""
 
     @classmethod
     @abstractmethod
@@ -60,7 +60,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def resolve(self, step: str) -> str | None:
-        """Return the id of the document in a step from `describe`, or None if unknown."""
+        """Return the document id in a step written by `describe`, or None if the id is unknown."""
 
     def recent(self) -> list[str]:
         """Return the ids of the most recently read documents."""

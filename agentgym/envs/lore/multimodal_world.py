@@ -33,15 +33,15 @@ from agentgym.text.messages import Content, Image, ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.world.config import Share
 
-# More objects would be hard to count.
+# The maximum number of objects to count in a picture.
 MOST_COUNTED = 12
 # Three changes suffice to undo a shear; further changes are redundant.
 NEUTRAL_CHANGES = 3
-# Limited, because each change blurs the picture until the document is read again.
+# Limit the changes per picture, because each change makes the picture blurrier.
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# Minimum and maximum number of objects that the task does not ask about.
+# The minimum and maximum number of uncounted objects in a picture.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
@@ -72,7 +72,7 @@ _READ = re.compile(
 
 @dataclass
 class PictureRecords(Records):
-    """Records that also parse the descriptions of pictures."""
+    """Records with support for descriptions of pictures."""
 
     def facts(self, text: str) -> Facts:
         if match := _READ.fullmatch(text):
@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # Shuffle, because the objects of the counted kind come first.
+        # Shuffle the objects, because those to be counted come first.
         style.shuffle(objects)
         return target, objects
 

@@ -50,7 +50,7 @@ def text(rng: Random) -> str:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    # At least one sign is negative; otherwise this would be an addition.
+    # Include a minus sign, because a sum without one would be an `add`.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)

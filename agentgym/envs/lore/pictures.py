@@ -45,9 +45,9 @@ SMALLEST, LARGEST = 16, 2048
 """Side limits of a changed picture in pixels: smaller is unreadable, larger could exhaust memory.
 """
 
-_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # in pixels, at twice the final size
-_OPERANDS = 4  # operands per line, because models scale down wide pictures
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # characters would merge below 0.6
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, before the picture is halved in size
+_OPERANDS = 4  # models scale down pictures with more operands per line
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # smaller factors would make characters merge
 
 
 class ImageEdit(NamedTuple):
@@ -155,7 +155,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Sample an edit that makes an expression harder to read and that the tools can undo."""
+    """Sample an edit that makes an expression harder to read but that tool calls can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))

@@ -65,7 +65,7 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run needs, given the known values."""
+        """Return the operands that running the program evaluates, given the known values."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -84,7 +84,7 @@ class Program:
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
     """Return the statements in execution order as (tick, worker, statement).
 
-    The order is unambiguous, because no two workers wake in the same tick.
+    The order is unambiguous, because no two coroutines wake in the same tick.
     """
     return sorted(
         (tick, place, statement)
@@ -113,7 +113,7 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    # Draw from twice as many ticks as statements, so that the delays vary.
+    # Choose from twice as many ticks as there are statements, so that the delays vary.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
@@ -198,8 +198,7 @@ _CONDITIONAL = Operator(
     most=4,
     needs=_taken,
 )
-# The operands are for two or three workers and the shared variable. These programs are rarer,
-# because their source is the longest.
+# Two or three coroutines take an operand each; the last operand initialises the shared variable.
 _ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
@@ -241,9 +240,9 @@ def write_expression(program: Program, call: str = "{}()") -> str:
     )
 
 
-@functools.lru_cache(maxsize=4096)  # most lines of a state were in the state before it
+@functools.lru_cache(maxsize=4096)  # consecutive states share most lines
 def read_expression(text: str) -> Program:
-    """Parse the output of `write_expression`; raise ValueError for other text."""
+    """Parse the output of `write_expression`; raise ValueError for any other text."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
         program = Program(operator, parameters, operands)

@@ -56,7 +56,7 @@ _STATE = re.compile(
 
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
-    """Write sentences for variables and values, with random order and wording."""
+    """Write sentences about variables and values, in random order and with random wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
         for number, value in shuffled(style, values)
@@ -64,7 +64,7 @@ def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
-    """Write the rule for an id; `operand` is `number` or `text`."""
+    """Write the rule that determines the id of a document; `operand` is `number` or `text`."""
     rule = _NUMBER_RULE if operand == "number" else _TEXT_RULE
     return _OPEN.format(prefix) + rule.format(expression)
 
@@ -76,7 +76,7 @@ def write_index(entries: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """The content of a document: values, a rule (prefix, expression), and ids with variables."""
+    """The content of a document: values, a rule (id prefix, expression), or ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -109,7 +109,7 @@ def _number(file: str) -> int:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    # Documents have smaller numbers than their dependencies, so this is a valid reading order.
+    # Documents have smaller numbers than their dependencies, so read the largest numbers first.
     return sorted(files, key=_number, reverse=True)
 
 
@@ -119,10 +119,10 @@ class Records(ReadDocuments):
 
     Attributes:
         values: The values of variables, except inputs of rules that have been applied.
-        rules: The expressions of rules that lead to unread documents, by prefix.
-        ready: Maps each known id of an unread, relevant document to the variable named in a list.
+        rules: Maps the id prefix of an unread document to the expression that completes the id.
+        ready: Maps the known ids of unread, relevant documents to the variables in them, if known.
         doubtful: Like `ready`, for unread documents that may be irrelevant.
-        ahead: The ids of documents that were read before any document led to them.
+        ahead: The ids of documents that were read before any other document led to them.
     """
 
     target: str = "v0"
@@ -135,7 +135,7 @@ class Records(ReadDocuments):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str]) -> Self:
-        """Return the initial knowledge; entries of `start` are ids, optionally with a variable."""
+        """Return the initial knowledge; `start` lists ids, some followed by a variable."""
         known = cls(target=target)
         for file, variable in _ENTRY.findall("\n".join(start)):
             known._follow(file, variable)

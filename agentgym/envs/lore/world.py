@@ -20,7 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, World
 
-# Number of sampled tasks that set the budget; about one task in nine exceeds it and is redrawn.
+# The number of sampled tasks that determine the turn budget. About one task in nine exceeds this
+# budget and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
 # Approximate total number of operations in the sampled tasks, which limits the sampling time.
 _SAMPLED = 4_000
@@ -62,7 +63,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    # Mean number of needed documents per operation: three operands, one rule, some indices.
+    # The mean number of needed documents per operation: three operands, a rule and a few indices.
     documents_per_operation: ClassVar[float] = 4.25
     texts: ClassVar[Mapping[str, str]]
     known: ReadDocuments
@@ -83,7 +84,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
         return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
-    # Each domain overrides these hooks.
+    # Subclasses override the following hooks.
 
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
@@ -111,10 +112,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return self.graph.height + 1
 
     def turns(self) -> int:
-        """Return the number of reading turns of an optimal policy, according to `budget_by`."""
+        """Return the number of reading turns of an optimal policy in the mode `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
-        # The depth and the calls per reply both limit how few rounds suffice.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
@@ -151,7 +151,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         node = self.graph.node(file_id)
         again = file_id in self.known.read
         derivable = again or self.known.follows(file_id)
-        # Use the same error in both cases, so that guessing does not reveal which ids exist.
+        # The error is the same for ids that exist, so that guessing does not reveal them.
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
@@ -189,7 +189,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             text = text[1:-1].strip()
         answer = self.graph.answer
         if isinstance(answer, int):
-            # Python cannot parse much longer numbers.
+            # Python cannot parse integers with more than 4,300 digits.
             return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
         return text == answer
 
@@ -212,7 +212,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        # Older documents could be read again too, but the state does not list them.
+        # The state does not list older documents, although they can be read again too.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 
@@ -223,7 +223,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return one read call per document, in the order of known ids, and an answer.
+        """Return a read call for each document, and a call with the answer.
 
         Calls for unknown documents, and for documents that cannot be read, have an empty id.
         """

@@ -30,7 +30,7 @@ class Several:
     count: int
 
     def draw(self, rng: Random) -> list[list[Any]]:
-        """Draw a few of the samples."""
+        """Draw a few random samples."""
         return [rng.sample(list(self.items), self.count) for _ in range(_SEVERAL)]
 
 
@@ -155,7 +155,7 @@ class Formula:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value, or raise ArithmeticError or ValueError."""
         try:
-            # This is safe, because only the syntax and functions above are allowed.
+            # Safe, because `__init__` rejects all syntax and functions that are not allowed.
             return eval(self._code, _GLOBALS, dict(values))
         except (TypeError, IndexError, NameError, InvalidOperation) as error:
             raise ValueError(f"cannot evaluate the expression ({error})") from error

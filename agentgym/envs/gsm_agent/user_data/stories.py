@@ -35,7 +35,7 @@ class RawProblem:
         unclear: The reason why searching cannot solve the problem, or an empty string.
         names: The people in the problem, starting with the main person.
         documents: The document texts; if empty, the premises serve as documents.
-        exact: Whether every document is known to be necessary, and all documents to be sufficient.
+        exact: Whether the documents are known to be sufficient, and each one to be necessary.
     """
 
     id: str
@@ -94,7 +94,10 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
 def group_sentences(
     sentences: Sequence[str], tells: Callable[[Sequence[str]], bool]
 ) -> list[list[str]]:
-    """Split sentences into groups that `tells` accepts; remaining sentences join the last group."""
+    """Form the shortest groups of consecutive sentences for which `tells` returns True.
+
+    Remaining sentences join the last group.
+    """
     groups: list[list[str]] = []
     group: list[str] = []
     for sentence in sentences:
@@ -108,7 +111,7 @@ def group_sentences(
 
 
 def why_unclear(question: str, named: Sequence[str] = ()) -> str:
-    """Return why a question makes no sense without its story, or an empty string.
+    """Return why a question is unclear without its story, or an empty string if it is clear.
 
     `named` lists the people in a heading above the question.
     """

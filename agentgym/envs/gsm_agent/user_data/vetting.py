@@ -49,7 +49,7 @@ def solvable(published: Published) -> Violations:
 def necessary(published: Published) -> Violations:
     """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
-        # Exact problems already meet this condition, even if numbers repeat.
+        # Documents of exact problems are necessary, even if numbers repeat.
         if problem.exact:
             continue
         numbers = [_own_numbers(document) for document in documents]
@@ -117,5 +117,5 @@ def vet(
 
 
 def _own_numbers(document: Document) -> set[str]:
-    # The heading contains a year.
+    # Skip the heading, because its date contains a year.
     return find_numbers(document.content.partition("\n")[2])
