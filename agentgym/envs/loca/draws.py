@@ -40,7 +40,7 @@ def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> It
 
 
 class DrawnValues(dict[str, Any]):
-    """Values of sentence slots; unknown values are drawn on access."""
+    """Dictionary of slot values that draws a missing value on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)

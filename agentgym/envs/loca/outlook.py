@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache for failures and plan outcomes, which each step label needs twice."""
+    """Cache for failures and plan outcomes, which every step needs more than once."""
 
     def __init__(self) -> None:
         self._version: object = None
@@ -20,7 +20,7 @@ class Outlook:
         self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
 
     def count(self, task: OfficeTask[Any]) -> int:
-        """Return the number of failures."""
+        """Return the number of failed requirements."""
         version = task.office.version()
         if version != self._version:
             self._version, self._failures = version, Counter(task.all_failures())

@@ -79,7 +79,7 @@ MAX_CALLS = 128
 # Maximum number of times that a plan runs a step, since plans may repeat steps after repairs.
 _MOST_REPEATS = 3
 
-# Sizes for estimating how fast a plan grows, far apart because some plans grow by whole pages.
+# Sizes for estimating how fast a plan grows. Close sizes may need the same number of pages.
 _HORIZON_SIZES = (4, 64)
 
 # Maximum number of tries, because each try has to draw a state.
@@ -191,7 +191,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """Return the calls that read the description, or None for the plan's reading steps."""
+        """Return the calls whose results describe the office; None means the plan's reading steps."""
         return None
 
     def fill(self, size: int) -> None:
@@ -249,7 +249,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.office.toolsets()
 
     def score(self) -> float:
-        """Return 1 if the agent claimed to be done and nothing has failed (section 2.3), else 0."""
+        """Return 1 if the agent has claimed to be done and no check fails (section 2.3), else 0."""
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
@@ -318,7 +318,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if len(state) <= LIMIT:
             return state
         steps = self.progress.pending()[:NEXT_STEPS]
-        # The abbreviated state cannot contain more of a long call.
+        # A long call is cut, because the abbreviated state has at most `LIMIT` characters.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()
@@ -354,7 +354,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the next steps towards the full score, possibly `CLAIM` or none."""
+        """Return the next steps towards the full score, or an empty list if it is unreachable."""
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
@@ -368,7 +368,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @property
     def _is_played(self) -> bool:
-        # a world read from a chat has neither a truth nor an office
+        # `truth` is None in a world that was restored from a chat
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:
@@ -455,7 +455,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def read_state(self, state: str) -> None:
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
-            raise ValueError(f"the state must be that of an office task, got {state[:100]!r}")
+            raise ValueError(f"the state must come from an office task, got {state[:100]!r}")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

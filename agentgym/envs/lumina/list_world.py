@@ -168,7 +168,7 @@ class ListWorld(World[ListConfig]):
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Match from the right. `missing` target elements are not in items[position:].
+        # Match from the right. The first `missing` target elements still need a match.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -213,7 +213,7 @@ class ListWorld(World[ListConfig]):
     def subtask(self, with_state: bool) -> str:
         """Return the instruction to remove the first element that does not fit the target.
 
-        With a visible state, the instruction contains the current index, else the initial index.
+        If `with_state`, the instruction contains the current index; otherwise, the initial index.
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit the target.

@@ -21,8 +21,8 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000  # far fewer than the number of distinct values
-_VALUES = 1_000_000  # ten times the maximum number of nodes, whose values are distinct
+_MAX_NODES = 100_000  # far fewer than `_VALUES`
+_VALUES = 1_000_000  # each node gets a different value
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _ID_LENGTH = 7  # with 8e9 possible ids, unseen ids cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
@@ -63,7 +63,7 @@ class TreeWorld(World[TreeConfig]):
     Values are unrelated to the tree's shape, ids cannot be guessed, and unseen ids get the same
     answer as nonexistent ids. The tree is drawn uniformly from all trees with `nodes` nodes and
     `arity` child slots per node, so all unexplored nodes are equally good choices (LUMINA's optimal
-    set). The optimal set ignores that the budget hints at the size of the tree.
+    set). The optimal set does not use the information in the budget about the size of the tree.
 
     Attributes:
         known: Maps the id of each visible node to the node's value, in order of appearance.

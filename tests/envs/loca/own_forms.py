@@ -1,4 +1,4 @@
-"""Alternatives that the checks accept for a plan's writing steps, and repairable damage."""
+"""Alternatives to a plan's writing calls that the checks accept, and repairable damage."""
 
 from __future__ import annotations
 

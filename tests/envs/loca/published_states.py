@@ -74,7 +74,7 @@ def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None
 
 
 def _write_pdf(path: Path, texts: Sequence[tuple[float, float, float, str]]) -> None:
-    """Draw strings, given as tuples of left and top distances, font size and string."""
+    """Write strings to a PDF; each tuple contains left, top, font size and string."""
     page = canvas.Canvas(str(path), pagesize=SIZE)
     for left, top, size, text in texts:
         page.setFont("Helvetica", size)

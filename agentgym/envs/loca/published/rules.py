@@ -1,7 +1,8 @@
 """LOCA-bench's own success rules, for the tasks whose states can be loaded.
 
-The functions keep the tolerances and gaps of the published rules, except that storage objects do
-not replace log entries. Each function yields one sentence per failure.
+The functions apply the published tolerances and omit what the published rules do not check. Unlike
+the published rules, they require a log entry even if a storage object exists. Each function yields
+one sentence per failure.
 """
 
 from __future__ import annotations

@@ -146,9 +146,9 @@ def key_of(table: str) -> TableName:
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return the definition of a table's columns, which the check also compares."""
+    """Return the name, type, nullability and key of each column."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
-    return ["", *columns]  # the empty string keeps old instance keys valid
+    return ["", *columns]  # without the empty string, instance keys would change
 
 
 @functools.lru_cache(maxsize=8)

@@ -372,7 +372,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            # For an exact copy of the file, the failures have already been reported.
+            # If the upload equals the local file, do not report the same failures twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
                 for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):

@@ -13,7 +13,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, Phrase
 
 # Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-# A statement, consisting of a kind of phrase and the values by slot.
+# A statement: the kind of phrase, and a mapping from slots to values.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 
 # Products of the furniture shop that are not furniture.

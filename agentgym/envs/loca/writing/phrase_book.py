@@ -166,7 +166,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
             f"brackets must be closed and must not contain slots, got the phrase {text!r}; write "
             "one phrase for each alternative with a slot"
         )
-    # The pattern has two groups, so every third part is a literal string.
+    # `_PIECE` has two groups, so every third item is text between matches.
     parts = _PIECE.split(text)
     for k in range(0, len(parts), 3):
         yield (parts[k],)
@@ -175,7 +175,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible first and last keys of a sentence, longest keys first."""
+    """Return the index keys for the start and for the end of a sentence, longest first."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 

@@ -1,7 +1,7 @@
 """Check that hints make progress from any state and lead to the full score.
 
-The states result from correct work in another form (`own_forms`), at any time and in any order, and
-from repairable damage.
+Before the hints, random calls do part of the work in another way (`own_forms`) or cause damage that
+can be repaired.
 """
 
 from __future__ import annotations
