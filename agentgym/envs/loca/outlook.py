@@ -27,7 +27,7 @@ class Outlook:
         return self._failures.total()
 
     def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
-        """Return whether the plan still succeeds; play it only if a change may have broken it."""
+        """Return whether the plan still succeeds, replaying the plan only if necessary."""
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations

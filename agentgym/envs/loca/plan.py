@@ -17,8 +17,8 @@ from agentgym.text.messages import ToolCall
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 
-# Exceptions of a plan that cannot interpret a result or a fact. A StopIteration inside a generator
-# becomes a RuntimeError.
+# Exceptions that a plan may raise for unexpected results or facts. Python turns a StopIteration
+# inside a generator into a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 

@@ -64,7 +64,7 @@ class OfficeConfig(TurnBudget):
     budget_slack: BudgetSlack = 30
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration for a seed's state."""
+        """Return the configuration for a seed."""
         return self
 
 
@@ -76,7 +76,7 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Maximum number of calls in a reply, to limit the duration of a step.
 MAX_CALLS = 128
 
-# Maximum number of times that a plan runs a step, since plans may repeat steps after repairs.
+# Maximum number of times that a plan may run the same step, for example after a repair.
 _MOST_REPEATS = 3
 
 # Sizes for estimating how fast a plan grows. Close sizes may need the same number of pages.
@@ -107,15 +107,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         servers: The servers of the task (table 7 of the paper).
         outputs: The required outputs; files are identified by path.
         remade: Files and folders, as `file <path>`, that the plan recreates if they change.
-        mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
+        mutable_tables: The tables that a solution may change, as `server.table`. `task_failures` checks
             the records of these tables; every other change in the services is a failure.
         harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate number of tokens per unit of size.
         text: The rules of the task; see `draw_opening`.
         published_text: The rules of the task for LOCA-bench's own states, if different.
-        truth: The facts about the expected final state. If `files` contains the initial
-            `file_state`, changes to files other than outputs are failures.
+        truth: The facts about the expected final state. If the key `files`
+            contains the initial `file_state`, changes to files other than outputs are failures.
         tokens: The description length of the state, in cl100k tokens.
     """
 
@@ -172,7 +172,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures of a LOCA-bench state by LOCA-bench's rule."""
+        """Yield a sentence for each requirement of LOCA-bench's own rule that is not met."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -263,7 +263,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def report(self) -> Mapping[str, Any]:
         """Return the failed requirements and the description length.
 
-        For a LOCA-bench state, add the score and failures by LOCA-bench's rule.
+        For a LOCA-bench state, add the score and failures according to LOCA-bench's own rule.
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
@@ -287,7 +287,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
-        The first estimate uses the lengths of two plans; every later estimate adds another plan.
+        Estimate the size from the lengths of two plans, then correct the estimate iteratively.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)

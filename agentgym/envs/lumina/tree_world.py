@@ -87,7 +87,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
-        # The last value does not belong to any node.
+        # `values` has one value more than there are nodes, for a missing target.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
@@ -104,7 +104,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, where `unreachable` is correct."""
+        """Return the probability that reporting `unreachable` is correct."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:
@@ -196,7 +196,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # A slow search explores nearly all nodes.
+        # The slowest optimal search explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 

@@ -38,10 +38,10 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 
 
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
-    """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
+    """Read the tables and remove wrong rows; return the steps that add rows and a column comment.
 
     `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
-    the names of both tables and of the comment.
+    the names of both tables and of the column comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]

@@ -81,7 +81,7 @@ def by_kind(said: Iterable[Said]) -> dict[str, Any]:
 
 
 def shift_time(time: str, minutes: int) -> str:
-    """Return the time of day `minutes` later."""
+    """Return the time of day `minutes` after `time`."""
     hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
     return f"{hour:02}:{minute:02}"
 
