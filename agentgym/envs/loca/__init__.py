@@ -2,7 +2,7 @@
 
 from agentgym.assemble.registry import register
 
-# Limits of `length` in tokens. The maximum exceeds the context window of every current model.
+# Limits of `length` in tokens. The maximum exceeds the usual context windows.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
 # Maximum of `size`. Every task can generate this many distinct names, SKUs and ids.
 MAX_SIZE = 100_000

@@ -31,7 +31,7 @@ _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
 _KIND_ROOM = _LABEL + 80
-# Number of successive records that may be too long before the selection stops.
+# The selection stops after this many successive records that are too long.
 _MISSES = 100
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 _SPACED = re.compile(r"\S+")

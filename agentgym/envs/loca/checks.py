@@ -105,7 +105,7 @@ def row_failures(
         actual: The actual rows.
         expected: The expected rows.
         columns: The comparison function of each column.
-        key: The columns that identify rows; expected rows may share a key.
+        key: The columns that identify rows; several expected rows may have the same key.
         ordered: Whether the order of rows matters.
     """
 

@@ -206,7 +206,7 @@ def settle_sheet(
         write_step: Returns the step that writes `data` into `range`.
         where: The spreadsheet and the sheet.
         table: All required rows, including the header.
-        area: The range of the initial sheet to write, such as `A5:C9`.
+        area: The range to write if no off-plan call has changed the sheet, such as `A5:C9`.
         is_right: Whether the sheet needs no change.
     """
     label = f"Look at the entries of {where['sheet']}."

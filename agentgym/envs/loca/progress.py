@@ -197,7 +197,7 @@ class Progress:
         return lines
 
     def finished(self) -> set[str]:
-        """Return the complete outputs, or an empty set while a reading step is pending."""
+        """Return the completed outputs, or an empty set while a reading step is pending."""
         pending = {step.output for step in self.pending()}
         if "" in pending:
             return set()

@@ -79,13 +79,13 @@ MAX_CALLS = 128
 # Maximum number of times that a plan may run the same step, for example after a repair.
 _MOST_REPEATS = 3
 
-# Sizes for estimating how fast a plan grows. Close sizes may need the same number of pages.
+# Sizes for estimating how fast a plan grows. Similar sizes may give plans of the same length.
 _HORIZON_SIZES = (4, 64)
 
 # Maximum number of tries, because each try has to draw a state.
 _HORIZON_TRIES = 4
 
-# The parts of the belief text that `read_state` parses.
+# Fixed strings in a belief state, which `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
 _BRIEF = "The known facts that concern the next steps:"
 # Characters reserved for the oracle's note about omitted facts.

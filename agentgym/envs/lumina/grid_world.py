@@ -68,7 +68,7 @@ class GridConfig(LuminaConfig):
 
     @property
     def holes(self) -> int:
-        """The number of holes; at least the start is free."""
+        """The number of holes; the start is never a hole."""
         cells = self.size**2
         return min(round(self.hole_density * cells), cells - 1)
 
@@ -107,8 +107,8 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def instance_count(cls, config: GridConfig) -> int | None:
-        # Holes have at least `places` arrangements, unless no cell or every cell is a hole. After
-        # None, the caller counts distinct samples, which is slow on large boards.
+        # The holes have at least `places` possible arrangements, unless no cell or every cell is a
+        # hole. If the result is None, the caller counts samples, which is slow on large boards.
         places = config.size**2 - 1
         return places if 0 < config.holes < places and places > MIN_INSTANCES else None
 
@@ -214,7 +214,7 @@ class GridWorld(World[GridConfig]):
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first step of each cheapest path, `done` at the goal, or () if moves run out."""
+        """Return the first step of each cheapest path, `done` at the goal, or () without enough moves."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:

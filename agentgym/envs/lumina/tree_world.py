@@ -63,7 +63,7 @@ class TreeWorld(World[TreeConfig]):
     Values are unrelated to the tree's shape, ids cannot be guessed, and unseen ids get the same
     answer as nonexistent ids. The tree is drawn uniformly from all trees with `nodes` nodes and
     `arity` child slots per node, so all unexplored nodes are equally good choices (LUMINA's optimal
-    set). The optimal set does not use the information in the budget about the size of the tree.
+    set). The optimal set ignores what the turn budget reveals about the size of the tree.
 
     Attributes:
         known: Maps the id of each visible node to the node's value, in order of appearance.

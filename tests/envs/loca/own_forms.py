@@ -19,7 +19,7 @@ Form = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that the checks accept instead of a writing step."""
+    """Return calls that the checks accept in place of a step that writes."""
     call = plain(step)
     forms = [*FORMS.get(call.name, ())]
     if call.name in REWRITERS:

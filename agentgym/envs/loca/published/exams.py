@@ -65,7 +65,7 @@ def read_exam_mail(text: str, sender: str) -> list[Said]:
 
 
 def mailed_course(name: str, teacher: str) -> str:
-    """Return a course's key in emails: the name up to the first hyphen, and the teacher."""
+    """Return the key of a course in emails: the name up to the first hyphen, and the teacher."""
     return f"{name.partition('-')[0]} <{teacher}>"
 
 

@@ -140,7 +140,7 @@ def read_tables(
 def read_database(
     path: Path, prefix: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of an SQLite database by table name, after removing `prefix`."""
+    """Return the rows of an SQLite database by table name, with `prefix` removed."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         # Copy the database and any log files, because reading in WAL mode may change them.

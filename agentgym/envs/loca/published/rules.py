@@ -1,8 +1,8 @@
 """LOCA-bench's own success rules, for the tasks whose states can be loaded.
 
-The functions apply the published tolerances and omit what the published rules do not check. Unlike
-the published rules, they require a log entry even if a storage object exists. Each function yields
-one sentence per failure.
+The functions apply the published tolerances and check only what the published rules check. Unlike
+the published rules, they do not accept a storage object in place of a log entry. Each function
+yields one sentence per failure.
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Check LOCA-bench's own rule, which uses another name for Discounted Price."""
+        """Check LOCA-bench's own rule, which uses another name for the column Discounted Price."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 

@@ -106,7 +106,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind, with slot values from a mapping or keyword arguments."""
+        """Draw a sentence of the given kind, with slot values from a mapping or keyword arguments."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -116,7 +116,7 @@ class PhraseBook:
         count: int,
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
-        """Draw sentences of a kind from different phrases, with new `values` for each sentence."""
+        """Draw sentences of one kind from different phrases, with new `values` for each sentence."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -206,7 +206,7 @@ _WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
 
 
 def shift_day(day: str, days: int) -> str:
-    """Return the date `days` days later, in ISO 8601."""
+    """Add days to a date, and return the result in ISO 8601."""
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
