@@ -216,7 +216,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Compare a sheet with the expected rows, like `row_failures`."""
+    """Compare a sheet with the expected rows, as `row_failures` does."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:

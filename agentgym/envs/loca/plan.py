@@ -71,7 +71,7 @@ class PlanStep:
             return False
 
 
-# Steps that a plan yields as a sequence may run in any order. Without `learn`, the fact is None.
+# Steps that a plan yields as a sequence may run in any order. A step without `learn` returns None.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 
 # The last step of every plan, which ends the episode.

@@ -1,6 +1,6 @@
 """Base class of the LOCA-bench tasks.
 
-A task defines `text`, `draw`, `plan` and `task_failures`. The oracle hooks use the plan.
+A task defines `text`, `draw`, `plan` and `task_failures`. The plan provides the oracle hints.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield a sentence for each requirement of LOCA-bench's own rule that is not met."""
+        """Yield a sentence for each unmet requirement of LOCA-bench's own rule."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -206,7 +206,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:
-        """Return True with this probability."""
+        """Return True with the given probability."""
         return bool(self.rng.random() < probability)
 
     def generate(self) -> None:

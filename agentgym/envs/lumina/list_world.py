@@ -106,7 +106,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
     def board(self) -> str:
-        """Draw the list around the lock `|`, above the target."""
+        """Draw the list, with `|` after the locked elements, above the target list."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))

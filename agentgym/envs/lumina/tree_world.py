@@ -67,8 +67,8 @@ class TreeWorld(World[TreeConfig]):
 
     Attributes:
         known: Maps the id of each visible node to the node's value, in order of appearance.
-        children: Maps the id of each node to the ids of the children. In a world read from a chat,
-            only explored nodes have entries.
+        children: Maps the id of each node to the ids of the children. In a world restored from a
+            chat, only explored nodes have entries.
     """
 
     Config = TreeConfig

@@ -72,7 +72,7 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the slot values in a sentence, or None without a match.
+        """Return the slot values in a sentence, or None if the phrase does not match.
 
         With `anywhere`, search for the phrase in a longer text.
         """
