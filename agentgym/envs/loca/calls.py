@@ -163,7 +163,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# The tools that change each kind of record. A tool that this table omits changes only files.
+# The tools that change each kind of record. SQL tools change tables; all others change only files.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),

@@ -1,4 +1,4 @@
-"""Plan fragments that several tasks share, for listings, output repairs and letters."""
+"""Plan fragments for several tasks: reading listings, repairing outputs and sending letters."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ DAYS, SALES = 90, 10  # limits in the task prompt
 # Probabilities that a product outside the outlet is exactly at a limit, and that only the
 # description excludes the product.
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
-# Probability that the description of a product outside the outlet mentions the outlet.
+# Probability that a description mentions the outlet although the task does not depend on it.
 _NOTE_RATE = 0.5
 # Probability that a product for the outlet has the same date and discount as another product.
 _TIE_RATE = 0.25

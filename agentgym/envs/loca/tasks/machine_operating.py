@@ -94,7 +94,7 @@ class MachineOperatingConfig(PublishedConfig):
     Attributes:
         hours: The number of hours of readings in the table, around noon. Default: 4 plus one per 60 sensors, at
             most 8.
-        interval_minutes: The minutes between two readings of a sensor, a divisor of 30.
+        interval_minutes: The number of minutes between readings of a sensor, a divisor of 30.
         anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
     """
 
