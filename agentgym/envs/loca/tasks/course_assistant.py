@@ -44,7 +44,7 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
-# In LOCA-bench's states, all submissions have this sender and no attachments.
+# In LOCA-bench's states, all submissions have the same sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
