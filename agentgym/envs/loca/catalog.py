@@ -1,4 +1,4 @@
-"""Shop products. Some product names are prefixes of others."""
+"""Shop products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache for the failures of an office task and the outcomes of the plan."""
+"""Cache for the checks of an office task."""
 
 from __future__ import annotations
 

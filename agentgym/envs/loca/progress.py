@@ -84,7 +84,7 @@ class Progress:
         self._own_records: Sequence[Any] = ()
         # Effects of off-plan calls since the last `look` step, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
-        self._things: dict[str, str] = {}  # maps step labels to `PlanStep.thing`
+        self._things: dict[str, str] = {}
         self._done_effects: dict[str, tuple[str, str]] = {}
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief

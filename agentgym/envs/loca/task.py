@@ -142,7 +142,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._protected_hashes: Mapping[str, str] = {}
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
-        self._files_seen: Any = None  # version of the workspace after the last call
+        self._files_seen: Any = None
         self.deviations = 0
         self._outlook = Outlook()
 
@@ -318,7 +318,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if len(state) <= LIMIT:
             return state
         steps = self.progress.pending()[:NEXT_STEPS]
-        # A long call is cut, because the abbreviated state has at most `LIMIT` characters.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()

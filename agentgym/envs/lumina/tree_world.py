@@ -87,7 +87,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
-        # `values` has one value more than there are nodes, for a missing target.
+        # The last value is reserved for a missing target.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):

@@ -185,9 +185,6 @@ def test_the_last_page_is_worth_what_its_reader_scores() -> None:
         assert world.report()["last_page"] == float(int(best) == world.question.answer)
 
 
-# Questions that ask which round has the largest number.
-
-
 def numbers_of(world: LongContextQA) -> list[int]:
     text = "\n".join(world.read_page(page + 1) for page in range(world._count))
     section = re.escape(world.question.spec.section)

@@ -208,7 +208,6 @@ def _stated(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 
 def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
-    """Read a sentence in which the noun does not follow the verb."""
     noun = match.groupdict().get("a") or "dollars"
     key = reader.clause(match["w"], match["c"], noun)
     return (key, lambda: Fraction(int(match["n"])), ()) if key else None

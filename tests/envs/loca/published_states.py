@@ -74,7 +74,6 @@ def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None
 
 
 def _write_pdf(path: Path, texts: Sequence[tuple[float, float, float, str]]) -> None:
-    """Write strings to a PDF; each tuple contains left, top, font size and string."""
     page = canvas.Canvas(str(path), pagesize=SIZE)
     for left, top, size, text in texts:
         page.setFont("Helvetica", size)

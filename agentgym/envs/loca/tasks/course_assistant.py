@@ -69,7 +69,7 @@ _DRAFT_RATE = 0.65
 _PRIVATE_RATE = 0.15  # share of emails from private addresses
 _OTHERS = 10  # number of students per unrelated email
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
-# Wording that a reminder may contain only in a conditional clause, such as "if you ...".
+# Wording that a reminder may contain only in a conditional clause.
 _DENIAL = re.compile(
     r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
     r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"

@@ -55,7 +55,7 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
-BLOCK = 20  # cells per unit of `size`
+BLOCK = 20  # cells per unit of size
 MAX_BLOCKS = 8_000  # limits years times categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
 _CHUNK = 80  # cells per read, because each cell takes many tokens as JSON

@@ -372,7 +372,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            # If the upload equals the local file, do not report the same failures twice.
+            # Do not report the failures of an identical copy twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
                 for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):

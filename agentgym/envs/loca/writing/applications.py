@@ -38,7 +38,7 @@ THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-# Number of sentences in each part of a letter, small enough that the letter fits on one page.
+# Number of sentences in each part of a letter; the letter must fit on one page.
 _LETTER_PART = 4
 # Maps each path in the archive to the phrase that requests the paper.
 Layout: TypeAlias = dict[str, str]

@@ -175,7 +175,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the index keys for the start and for the end of a sentence, longest first."""
+    """Return the index keys of a sentence, longest first."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 

@@ -191,7 +191,6 @@ def emptied(fact: Any, leaf: Any) -> Any:
 @pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
 @pytest.mark.parametrize("name", TASKS)
 def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
-    """If a fact has an unexpected value, only the plan ends; hints and states remain available."""
     true = {step.label: step for step in solved(name).progress.completed()}
     facts = solved(name).progress.facts
     for label in [label for label in facts if true[label].learn is not None][:3]:

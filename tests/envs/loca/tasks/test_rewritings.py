@@ -152,7 +152,6 @@ def check_hints(world: Any) -> bool:
 
 @pytest.mark.family(name=list(TASKS), seed=range(8))
 def test_hints_lead_from_any_living_state_to_the_full_score(name: str, seed: int) -> None:
-    """Before the hints, damage or random tool calls change the state at a random time."""
     draw = random.Random(f"{name} {seed}")
     world, changes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     part_of_the_plan(world, draw)
