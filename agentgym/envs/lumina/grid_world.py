@@ -108,7 +108,7 @@ class GridWorld(World[GridConfig]):
     @classmethod
     def instance_count(cls, config: GridConfig) -> int | None:
         # The holes have at least `places` possible arrangements, unless no cell or every cell is a
-        # hole. None makes the caller count samples, which is slow on large boards.
+        # hole. If the result is None, samples are counted, which is slow on large boards.
         places = config.size**2 - 1
         return places if 0 < config.holes < places and places > MIN_INSTANCES else None
 

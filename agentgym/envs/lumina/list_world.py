@@ -213,7 +213,7 @@ class ListWorld(World[ListConfig]):
     def subtask(self, with_state: bool) -> str:
         """Return the instruction to remove the first element that does not fit the target.
 
-        If `with_state`, the instruction contains the current index; otherwise, the initial index.
+        `with_state` selects between the current index (True) and the initial index (False).
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit the target.
