@@ -2,9 +2,9 @@
 
 from agentgym.assemble.registry import register
 
-# Bounds of the length in tokens, from the smallest states to more than any context window.
+# Limits of `length` in tokens. The maximum exceeds the usual context windows.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
-# Every task can generate enough names, SKUs and ids for this size.
+# Maximum of `size`. Every task can generate this many distinct names, SKUs and ids.
 MAX_SIZE = 100_000
 # Environment lengths in tokens (section 2.3 of the paper).
 LENGTHS = {

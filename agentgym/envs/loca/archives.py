@@ -15,7 +15,7 @@ from agentgym.text.tools import ToolError, echo
 
 # Maximum archive size in bytes. Archives of application papers are far smaller.
 MAX_BYTES = 2**20
-# Maximum unpacked size in bytes, as a protection against zip bombs.
+# Maximum unpacked size in bytes, to protect against zip bombs.
 MAX_UNPACKED = 4 * 2**20
 # Maximum number of entries, since many empty files would slow the check down.
 MAX_ENTRIES = 500

@@ -26,12 +26,12 @@ _LONGEST = 1_500
 _COMMON = 500
 # Maximum number of records to rank, several times as many as fit into a belief state.
 _LOOKED_AT = 1_000
-# Plans have at most eight kinds of reads; any further kinds share one counter.
+# Maximum number of kinds of reads to count separately. Plans have at most eight kinds.
 _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
 _KIND_ROOM = _LABEL + 80
-# Stop after this many successive records that do not fit.
+# The selection stops after this many successive records that are too long.
 _MISSES = 100
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 _SPACED = re.compile(r"\S+")
@@ -39,7 +39,7 @@ _SPACED = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """JSON text of a small fact, or of one record of a large fact."""
+    """A small fact, or one record of a large fact, as JSON text."""
 
     text: str
     words: frozenset[str]
@@ -70,8 +70,6 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """Number of reads of one kind, with the label of the newest read."""
-
     count: int = 0
     pieces: int = 0
     newest: str = ""
@@ -89,7 +87,7 @@ class OfficeBelief:
         self._kinds: dict[str, _Reads] = {}
 
     def learn(self, label: str, fact: Any) -> None:
-        """Add the fact that a step has read."""
+        """Add a fact from the result of a step."""
         pieces = split_fact(fact)
         if not pieces:
             self._empty[label] = None
@@ -107,7 +105,7 @@ class OfficeBelief:
         self._changes[label] = None
 
     def forget(self, label: str) -> None:
-        """Remove an undone change; ignore unknown labels."""
+        """Remove a change that was reverted; ignore unknown labels."""
         self._changes.pop(label, None)
         self._empty.pop(label, None)
 
@@ -177,7 +175,6 @@ class OfficeBelief:
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # The line of a single read already shows how many records are listed.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(
@@ -192,7 +189,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    # Labels of the same kind differ only in numbers.
+    # Labels that differ only in numbers have the same kind.
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

@@ -163,7 +163,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# The tools that change each kind of record. All other tools change only files in the arguments.
+# The tools that change each kind of record. SQL tools change tables; all others change only files.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),
@@ -188,7 +188,7 @@ _CHANGES = re.compile(
 
 
 def is_read(call: ToolCall) -> bool:
-    """Return whether a call cannot change anything relevant."""
+    """Return whether a call changes nothing that tasks check."""
     if call.name in _DIALECTS:
         return not _CHANGES.search(str(call.arguments.get("query")))
     return not _READS.isdisjoint(call.name.split("_"))

@@ -1,4 +1,4 @@
-"""Shop products. Some product names are prefixes of others."""
+"""Shop products."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlo
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 
-# Empty strings occur twice, so many plain product names are prefixes of other names.
+# The suffix is often empty, so that many product names are prefixes of other names.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# Lower and upper bounds of the number of specific and general sentences in a description.
+# Minimum and maximum number of specific sentences and of general sentences in a description.
 _SENTENCES = ((3, 3), (5, 5))
 
 
@@ -75,7 +75,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
 
 
 def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
-    """Insert a sentence of a kind into a product description."""
+    """Insert a sentence of the given kind into a product description."""
     parts = sentences(description)
     note = products_book().write(kind, rng, few_number=whole(rng, 3, 10))
     parts.insert(whole(rng, len(parts) + 1), note)
@@ -83,7 +83,7 @@ def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
 
 
 def has_note(description: str, kind: str) -> bool:
-    """Return whether a description contains a sentence of a kind."""
+    """Return whether a description contains a sentence of the given kind."""
     return any(found == kind for found, _ in products_book().read(description))
 
 
@@ -93,5 +93,5 @@ def cents(rng: np.random.Generator, low: int, high: int) -> str:
 
 
 def in_decimals(hundredths: int) -> str:
-    """Format a number of hundredths with two decimals."""
+    """Format hundredths as a decimal string, such as 1234 as `12.34`."""
     return f"{hundredths // 100}.{hundredths % 100:02}"

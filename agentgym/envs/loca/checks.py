@@ -34,7 +34,7 @@ def exact(actual: Any, expected: Any) -> bool:
 
 
 def identical(actual: Any, expected: Any) -> bool:
-    """Return whether database values are equal, including surrounding blanks."""
+    """Return whether database values have the same type and are equal."""
     return type(actual) is type(expected) and bool(actual == expected)
 
 
@@ -105,7 +105,7 @@ def row_failures(
         actual: The actual rows.
         expected: The expected rows.
         columns: The comparison function of each column.
-        key: The columns that identify rows; expected rows may share a key.
+        key: The columns that identify rows; several expected rows may have the same key.
         ordered: Whether the order of rows matters.
     """
 
@@ -143,7 +143,7 @@ def row_failures(
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A CSV file that a task requires; `cells` may leave out key columns."""
+    """A CSV file that a task requires."""
 
     path: str
     columns: Sequence[str]
@@ -153,7 +153,7 @@ class CsvTable:
     forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def failures(self, files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of a workspace's file."""
+        """Yield a sentence for each failed check of the file in a workspace."""
         try:
             text = files.read_text(self.path)
         except ToolError as error:
@@ -162,7 +162,7 @@ class CsvTable:
         yield from self.text_failures(text, expected)
 
     def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of CSV text."""
+        """Yield a sentence for each failed check of CSV text."""
         rows, format_failures = csv_rows(text, self.path, self.columns)
         yield from format_failures
         actual, wanted = map(self._in_one_form, (rows, expected))
@@ -176,7 +176,7 @@ class CsvTable:
         ]
 
     def matches(self, text: str, expected: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether the content has no failures."""
+        """Return whether CSV text passes all checks."""
         return not any(self.text_failures(text, expected))
 
 
@@ -216,7 +216,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Compare a sheet with the expected rows, like `row_failures`."""
+    """Compare a sheet with the expected rows, as `row_failures` does."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:
@@ -240,7 +240,7 @@ def named_rows(
     return names, [dict(zip(columns, [*row, *padding], strict=False)) for row in rows]
 
 
-@functools.lru_cache(maxsize=4)  # a workbook is checked after each call, and few calls change it
+@functools.lru_cache(maxsize=4)  # each call triggers a check, but few calls change a workbook
 def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequence[str]]:
     return read_workbook(data), hidden_parts(data)
 
@@ -248,7 +248,7 @@ def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequ
 def open_output(
     files: Workspace, path: str, title: str
 ) -> tuple[Sequence[Sequence[Any]], list[str]]:
-    """Return the rows of a workbook's only sheet, and the workbook's failures."""
+    """Return the rows of a workbook's only sheet, and a sentence for each failed check."""
     try:
         sheets, hidden = _sheets_of(files.read(path))
     except ToolError as error:

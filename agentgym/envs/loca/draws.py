@@ -34,13 +34,13 @@ def shuffled(
 
 
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
-    """Draw an item by its probability; the last item gets the remaining probability."""
+    """Draw an item by probability; the last item gets any probability that is left."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
 
 
 class DrawnValues(dict[str, Any]):
-    """Values of sentence slots; unknown values are drawn on access."""
+    """Dictionary of slot values that draws a missing value on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)

@@ -1,4 +1,4 @@
-"""Plan fragments that several tasks share, for listings, output repairs and letters."""
+"""Plan fragments for several tasks: reading listings, repairing outputs and sending letters."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def find_spreadsheet(title: str) -> PlanStep:
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet.
 
-    The step's fact contains `rows` (including the header), `room` (the sheet's number of rows) and
-    `own` (the indices of rows that off-plan calls wrote).
+    The step returns `rows` (including the header), `room` (the number of rows that the sheet can
+    hold) and `own` (the indices of the rows that off-plan calls have written).
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
     def is_right(text: str) -> bool:
         return table.matches(text.removeprefix(f"{path}:\n").removesuffix("\n"), rows)
 
-    # If the file is missing, this tool returns a result instead of an error.
+    # Unlike `read_file`, `read_multiple_files` does not fail if the file is missing.
     if (yield look(f"file {path}", f"Look at {path}.", is_right, "read_multiple_files", paths=[path])):  # fmt: skip
         return []
     step = write(
@@ -206,7 +206,7 @@ def settle_sheet(
         write_step: Returns the step that writes `data` into `range`.
         where: The spreadsheet and the sheet.
         table: All required rows, including the header.
-        area: The range of the initial sheet to write, such as `A5:C9`.
+        area: The range to write if no off-plan call has changed the sheet, such as `A5:C9`.
         is_right: Whether the sheet needs no change.
     """
     label = f"Look at the entries of {where['sheet']}."

@@ -1,4 +1,4 @@
-"""Cache for the failures of an office task and the outcomes of the plan."""
+"""Cache for the checks of an office task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache for failures and plan outcomes, which each step label needs twice."""
+    """Cache for failures and plan outcomes, which every step needs more than once."""
 
     def __init__(self) -> None:
         self._version: object = None
@@ -20,14 +20,14 @@ class Outlook:
         self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
 
     def count(self, task: OfficeTask[Any]) -> int:
-        """Return the number of failures."""
+        """Return the number of failed requirements."""
         version = task.office.version()
         if version != self._version:
             self._version, self._failures = version, Counter(task.all_failures())
         return self._failures.total()
 
     def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
-        """Return whether the plan still succeeds; play it only if a change may have broken it."""
+        """Return whether the plan still succeeds, replaying the plan only if necessary."""
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations

@@ -17,8 +17,8 @@ from agentgym.text.messages import ToolCall
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 
-# Exceptions of a plan that cannot interpret a result or a fact. A StopIteration inside a generator
-# becomes a RuntimeError.
+# Exceptions that a plan may raise for unexpected results or facts. Python turns a StopIteration
+# inside a generator into a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -32,8 +32,8 @@ class PlanStep:
         output: The output that a writing step contributes to; empty for a reading step.
         same: The arguments that another call must repeat to count as this step; empty means all.
         accepts: An additional check of a call's canonical arguments.
-        mark_own: Marks the data in a fact that off-plan calls have written, given the effects of
-            those calls and `own_records`.
+        mark_own: Marks the rows of a fact that the agent has written. The arguments are the fact,
+            the effects of off-plan calls, and `own_records`.
         thing: The file or kind of record that the step reads or writes; see `things_changed`.
         is_look: Whether the step runs only if an off-plan call has changed `thing`.
     """
@@ -71,7 +71,7 @@ class PlanStep:
             return False
 
 
-# The steps of a sequence may run in any order. A step without `learn` has the fact None.
+# Steps that a plan yields as a sequence may run in any order. A step without `learn` returns None.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 
 # The last step of every plan, which ends the episode.
@@ -93,7 +93,7 @@ def look(
 def look_on(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return another reading step for the `thing` of an earlier `look` step."""
+    """Return a reading step that follows a `look` step with the same `thing`."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing)
 
 

@@ -27,7 +27,7 @@ _OTHER = "also changed"
 _UNSEEN, _RUINED = "to look at", "to make anew"
 # Prefix of the line about the records that the agent has added.
 _OWN = "own records"
-# Escaped form of the arrow in JSON, because an arrow separates label and fact.
+# JSON escape for `=>`, because this arrow separates the label and the fact in a line.
 _ARROW = "\\u003d>"
 
 
@@ -84,8 +84,8 @@ class Progress:
         self._own_records: Sequence[Any] = ()
         # Effects of off-plan calls since the last `look` step, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
-        self._things: dict[str, str] = {}  # `PlanStep.thing` of each step with a fact
-        self._done_effects: dict[str, tuple[str, str]] = {}  # maps items to values and step labels
+        self._things: dict[str, str] = {}
+        self._done_effects: dict[str, tuple[str, str]] = {}
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
@@ -197,7 +197,7 @@ class Progress:
         return lines
 
     def finished(self) -> set[str]:
-        """Return the outputs with no pending steps, or none while reading steps are pending."""
+        """Return the completed outputs, or an empty set while a reading step is pending."""
         pending = {step.output for step in self.pending()}
         if "" in pending:
             return set()
@@ -388,7 +388,7 @@ def _dump(value: Any) -> str:
 def steps_of(
     plan: Callable[[], Plan], play: Callable[[PlanStep], str]
 ) -> Iterator[tuple[PlanStep, str]]:
-    """Yield the plan's steps without `CLAIM`."""
+    """Yield each plan step except `CLAIM`, with the result."""
     progress = Progress(plan)
     while steps := progress.pending():
         for step in steps:

@@ -34,7 +34,7 @@ HARMLESS: Mapping[str, str] = {
 # Maps the origin of an email to a part of the mailbox; all other origins belong to `received`.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
 
-# Sending an email changes these tables. Each task checks sent emails; `_mail_hash` covers the rest.
+# Sending an email changes these tables. `_mail_hash` covers all emails except sent emails.
 _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 
 

@@ -28,7 +28,7 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
-    """Return id, user, folder and message of each email."""
+    """Return the id, user, folder and message of each email."""
     return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
@@ -103,7 +103,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
         tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
-        state.append([names, tables, {}])  # the {} keeps old instance keys valid
+        state.append([names, tables, {}])  # without the {}, instance keys would change
     return state
 
 
@@ -133,7 +133,7 @@ def storage_failures(
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Return log, severity and JSON content of all entries."""
+    """Return the log name, severity and JSON content of each log entry."""
     entries = []
     for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id"):
         payload = json.dumps(row["payload"], ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Base class of the LOCA-bench tasks.
 
-A task defines `text`, `draw`, `plan` and `task_failures`. The oracle hooks use the plan.
+A task defines `text`, `draw`, `plan` and `task_failures`. The plan provides the oracle hints.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class OfficeConfig(TurnBudget):
     budget_slack: BudgetSlack = 30
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration for a seed's state."""
+        """Return the configuration for a seed."""
         return self
 
 
@@ -76,16 +76,16 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Maximum number of calls in a reply, to limit the duration of a step.
 MAX_CALLS = 128
 
-# Maximum number of times that a plan runs a step, since plans may repeat steps after repairs.
+# Maximum number of times that a plan may run the same step, for example after a repair.
 _MOST_REPEATS = 3
 
-# Sizes for estimating how fast a plan grows, far apart because some plans grow by whole pages.
+# Sizes for estimating how fast a plan grows. Similar sizes may give plans of the same length.
 _HORIZON_SIZES = (4, 64)
 
 # Maximum number of tries, because each try has to draw a state.
 _HORIZON_TRIES = 4
 
-# The parts of the belief text that `read_state` parses.
+# Fixed strings in a belief state, which `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
 _BRIEF = "The known facts that concern the next steps:"
 # Characters reserved for the oracle's note about omitted facts.
@@ -107,15 +107,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         servers: The servers of the task (table 7 of the paper).
         outputs: The required outputs; files are identified by path.
         remade: Files and folders, as `file <path>`, that the plan recreates if they change.
-        mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
+        mutable_tables: The tables that a solution may change, as `server.table`. `task_failures` checks
             the records of these tables; every other change in the services is a failure.
         harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate number of tokens per unit of size.
         text: The rules of the task; see `draw_opening`.
         published_text: The rules of the task for LOCA-bench's own states, if different.
-        truth: The facts about the expected final state. If `files` contains the initial
-            `file_state`, changes to files other than outputs are failures.
+        truth: The facts about the expected final state. If the key `files`
+            contains the initial `file_state`, changes to files other than outputs are failures.
         tokens: The description length of the state, in cl100k tokens.
     """
 
@@ -142,7 +142,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._protected_hashes: Mapping[str, str] = {}
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
-        self._files_seen: Any = None  # version of the workspace after the last call
+        self._files_seen: Any = None
         self.deviations = 0
         self._outlook = Outlook()
 
@@ -172,7 +172,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures of a LOCA-bench state by LOCA-bench's rule."""
+        """Yield a sentence for each unmet requirement of LOCA-bench's own rule."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -191,7 +191,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """Return the calls that read the description, or None for the plan's reading steps."""
+        """Return the calls whose results describe the office; None means the plan's reading steps."""
         return None
 
     def fill(self, size: int) -> None:
@@ -206,7 +206,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:
-        """Return True with this probability."""
+        """Return True with the given probability."""
         return bool(self.rng.random() < probability)
 
     def generate(self) -> None:
@@ -249,7 +249,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.office.toolsets()
 
     def score(self) -> float:
-        """Return 1 if the agent claimed to be done and nothing has failed (section 2.3), else 0."""
+        """Return 1 if the agent has claimed to be done and no check fails (section 2.3), else 0."""
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
@@ -263,7 +263,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def report(self) -> Mapping[str, Any]:
         """Return the failed requirements and the description length.
 
-        For a LOCA-bench state, add the score and failures by LOCA-bench's rule.
+        For a LOCA-bench state, add the score and failures according to LOCA-bench's own rule.
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
@@ -287,7 +287,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
-        The first estimate uses the lengths of two plans; every later estimate adds another plan.
+        Estimate the size from the lengths of two plans, then correct the estimate iteratively.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
@@ -318,7 +318,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if len(state) <= LIMIT:
             return state
         steps = self.progress.pending()[:NEXT_STEPS]
-        # The abbreviated state cannot contain more of a long call.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()
@@ -354,7 +353,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the next steps towards the full score, possibly `CLAIM` or none."""
+        """Return the next steps towards the full score, or an empty list if it is unreachable."""
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
@@ -368,7 +367,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @property
     def _is_played(self) -> bool:
-        # a world read from a chat has neither a truth nor an office
+        # `truth` is None in a world that was restored from a chat
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:
@@ -455,7 +454,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def read_state(self, state: str) -> None:
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
-            raise ValueError(f"the state must be that of an office task, got {state[:100]!r}")
+            raise ValueError(f"the state must come from an office task, got {state[:100]!r}")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

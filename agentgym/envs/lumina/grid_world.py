@@ -44,7 +44,7 @@ _TASK = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig(LuminaConfig):
-    """Options of GridWorld. The budget counts moves, and T* is the cost of a cheapest path.
+    """Options of GridWorld. The budget counts moves; T* (the optimum) is the cost of a cheapest path.
 
     Attributes:
         size: The number of rows and columns.
@@ -68,7 +68,7 @@ class GridConfig(LuminaConfig):
 
     @property
     def holes(self) -> int:
-        """The number of holes; at least the start is free."""
+        """The number of holes; the start is never a hole."""
         cells = self.size**2
         return min(round(self.hole_density * cells), cells - 1)
 
@@ -107,8 +107,8 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def instance_count(cls, config: GridConfig) -> int | None:
-        # The holes of a board alone have at least this many arrangements, unless all cells are
-        # alike. Small boards need the probes, which take minutes for a board of a million cells.
+        # The holes have at least `places` possible arrangements, unless no cell or every cell is a
+        # hole. If the result is None, samples are counted, which is slow on large boards.
         places = config.size**2 - 1
         return places if 0 < config.holes < places and places > MIN_INSTANCES else None
 
@@ -214,7 +214,7 @@ class GridWorld(World[GridConfig]):
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first step of each cheapest path, `done` at the goal, or nothing if lost."""
+        """Return the first step of each cheapest path, `done` at the goal, or () without enough moves."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
@@ -238,8 +238,8 @@ class GridWorld(World[GridConfig]):
 
         The first two blocks are row-major maps centred on the agent. The first map is 1 at holes
         and -1 off the board; the second is 1 at the goal. The last features are the distances to
-        the goal in rows and columns divided by `size`, and the turns left divided by the useful
-        maximum.
+        the goal in rows and columns divided by `size`, and the turns left divided by the number of
+        turns on the most expensive path.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -301,7 +301,7 @@ class GridWorld(World[GridConfig]):
         return next(steps, None)
 
 
-# Episodes with the same instance, and policies that read its task again, share the costs.
+# Cached, because several episodes and policies may need the costs for the same board.
 @functools.lru_cache(maxsize=4)
 def costs_to(goal: Cell, size: int, holes: tuple[Cell, ...], penalty: int) -> array[int]:
     """Return the cost of a cheapest path from each cell to the goal, in row-major order.

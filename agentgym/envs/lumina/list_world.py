@@ -106,7 +106,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
     def board(self) -> str:
-        """Draw the list around the lock `|`, above the target."""
+        """Draw the list, with `|` after the locked elements, above the target list."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -168,7 +168,7 @@ class ListWorld(World[ListConfig]):
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Match from the right. `missing` target elements are not in items[position:].
+        # Match from the right. The first `missing` target elements still need a match.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -213,7 +213,7 @@ class ListWorld(World[ListConfig]):
     def subtask(self, with_state: bool) -> str:
         """Return the instruction to remove the first element that does not fit the target.
 
-        With a visible state, the instruction contains the current index, else the initial index.
+        `with_state` selects between the current index (True) and the initial index (False).
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit the target.

@@ -36,13 +36,13 @@ class LuminaConfig(TurnBudget):
         return self.texts[self.prompts]
 
     def frame(self, task: str) -> str:
-        """Return the task inside the prompt template."""
+        """Fill the prompt template with the task."""
         if self.prompts == "own":
             return task
         return f"{_NEW_TASK}{task}\n\n{self.texts['reminder']}"
 
 
 def without_frame(text: str) -> str:
-    """Extract the task from the prompt template."""
+    """Extract the task from a filled prompt template."""
     task = text.removeprefix(_NEW_TASK)
     return text if task == text else task.rpartition("\n\n")[0]

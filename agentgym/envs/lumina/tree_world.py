@@ -21,8 +21,8 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000  # far fewer than the number of distinct values
-_VALUES = 1_000_000  # ten times the maximum number of nodes, whose values are distinct
+_MAX_NODES = 100_000  # far fewer than `_VALUES`
+_VALUES = 1_000_000  # each node gets a different value
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _ID_LENGTH = 7  # with 8e9 possible ids, unseen ids cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
@@ -63,12 +63,12 @@ class TreeWorld(World[TreeConfig]):
     Values are unrelated to the tree's shape, ids cannot be guessed, and unseen ids get the same
     answer as nonexistent ids. The tree is drawn uniformly from all trees with `nodes` nodes and
     `arity` child slots per node, so all unexplored nodes are equally good choices (LUMINA's optimal
-    set). The optimal set ignores that the budget hints at the size of the tree.
+    set). The optimal set ignores what the turn budget reveals about the size of the tree.
 
     Attributes:
         known: Maps the id of each visible node to the node's value, in order of appearance.
-        children: Maps the id of each node to the ids of the children. In a world read from a chat,
-            only explored nodes have entries.
+        children: Maps the id of each node to the ids of the children. In a world restored from a
+            chat, only explored nodes have entries.
     """
 
     Config = TreeConfig
@@ -87,7 +87,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
-        # The last value does not belong to any node.
+        # The last value is reserved for a missing target.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
@@ -104,7 +104,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, where `unreachable` is correct."""
+        """Return the probability that reporting `unreachable` is correct."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:
@@ -196,7 +196,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # A slow search explores nearly all nodes.
+        # The slowest optimal search explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 

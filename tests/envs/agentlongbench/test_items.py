@@ -199,7 +199,7 @@ def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_d
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Guessing an item's species by list position or by number rank is no better than chance."""
+    """Guessing a species by list position or by the rank of a number is no better than chance."""
     known = species()
     stats = [values[0] for values in known.columns[1]]
     abilities = np.array([len(values) for values in known.columns[3]])

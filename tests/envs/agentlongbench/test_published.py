@@ -54,7 +54,7 @@ def as_in_the_figures(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module", params=["own", "other"])
 def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write rows with this package's questions, or with questions that only the fields explain."""
+    """Write rows with agentgym's questions, or with the uninformative question `What is asked?`."""
     folder = tmp_path_factory.mktemp(request.param)
     for setting in FULL:
         for row in made(setting, published=request.param == "other"):
@@ -98,7 +98,7 @@ def test_labels_match_the_evidence_and_doing_nothing_scores_0(data: Path) -> Non
 
 def test_a_row_whose_answer_does_not_follow_has_no_oracle_and_says_so(tmp_path: Path) -> None:
     row, other = (made("kf-v", published=published)[0] for published in (False, True))
-    # Published answers may also count a list that the model does not see.
+    # A published answer may count an additional list that the prompt does not contain.
     wrong = {**strip(row, "How often?"), "answer": row["answer"] + 1}
     path = write(tmp_path, row, "kf-v", wrong)
     write(tmp_path, row, "kf-v", {**strip(other, "How often?"), "id": "other"})

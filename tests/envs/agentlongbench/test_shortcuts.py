@@ -97,7 +97,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
 @pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
-    """The target's rank in the first exact list is uniform, so both halves are equally likely."""
+    """The target is equally likely to be in the first or second half of the candidate list."""
     seeds, ranks = 400, []
     for seed in range(seeds):
         world = puzzle(seed, hidden=hidden)
@@ -183,9 +183,6 @@ def test_the_last_page_is_worth_what_its_reader_scores() -> None:
         rounds = re.findall(rf"Round ([0-9]+): .*?  - {spec.section}: ([0-9]+)", text, re.S)
         best = max(rounds, key=lambda each: int(each[1]))[0]
         assert world.report()["last_page"] == float(int(best) == world.question.answer)
-
-
-# Questions about the round with the largest number.
 
 
 def numbers_of(world: LongContextQA) -> list[int]:

@@ -40,7 +40,7 @@ def play(world: BargainWorld, call: ToolCall) -> tuple[str, BargainWorld]:
 
 
 def least_after(worlds: Sequence[BargainWorld], call: ToolCall) -> int:
-    """Return the payoff that the agent can guarantee after a call in indistinguishable worlds."""
+    """Return the payoff that a call can guarantee if the agent cannot tell the worlds apart."""
     looks: dict[str, list[BargainWorld]] = defaultdict(list)
     for world in worlds:
         shown, after = play(world, call)
@@ -49,7 +49,7 @@ def least_after(worlds: Sequence[BargainWorld], call: ToolCall) -> int:
 
 
 def most(worlds: Sequence[BargainWorld]) -> int:
-    """Return the payoff that the agent can guarantee in indistinguishable worlds."""
+    """Return the payoff that the agent can guarantee without telling the worlds apart."""
     world = worlds[0]
     if world.done or not world.turns_left:
         items = world.held["player_0"]

@@ -136,7 +136,7 @@ class Reader:
         return Key(self._person(who), noun, _BASE[verb], rest)
 
     def compared(self, mine: Key, text: str) -> Key | None:
-        """Return the quantity to which the quantity `mine` is compared."""
+        """Return the quantity in `text`, with which `mine` is compared."""
         match = re.fullmatch(rf"({_WHO})(?: did)?(?: (.+))?", text)
         if match and match[1] not in ("me", "her", "him"):
             pronoun = match[1] in ("she", "he", "I")
@@ -208,7 +208,6 @@ def _stated(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 
 def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
-    """Read a number with a noun that does not follow the verb."""
     noun = match.groupdict().get("a") or "dollars"
     key = reader.clause(match["w"], match["c"], noun)
     return (key, lambda: Fraction(int(match["n"])), ()) if key else None

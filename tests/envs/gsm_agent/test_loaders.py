@@ -337,7 +337,7 @@ def test_the_checks_reject_what_was_written_by_hand(
 ) -> None:
     path = write(tmp_path / "parts.jsonl", {**PART, "documents": documents})
     (problem,) = read_parts([take_apart("a", CLIPS, "72")], path)
-    # Without months, a search can find the other documents only by common words.
+    # If no document mentions a month, only words in common lead from one document to another.
     (task,) = publish([problem])[1]
     assert why in task.static_only
     assert bool(why) == bool(task.static_only)

@@ -41,7 +41,6 @@ def people_of_task(world: SearchWorld) -> set[str]:
 @pytest.mark.rotation
 @pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
 def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
-    """The comparison includes all search results and other databases."""
     people: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split, seeds in (("train", (0, 1)), ("test", (0, 2))):
         for database_seed in seeds:

@@ -80,7 +80,7 @@ def one_of(found: list[Any], first: bool) -> Any:
 
 
 class Reader:
-    """Reader of the posts or emails about a course, oldest first.
+    """Reader that parses the posts or emails about a course, oldest first.
 
     `exam` contains the known facts, such as `day`, `time` and `place`.
     """

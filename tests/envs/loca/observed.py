@@ -96,7 +96,6 @@ def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _lines(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Yield the non-empty rows of each sheet, numbered without the empty rows."""
     rows = server.store.rows("SELECT * FROM lines ORDER BY sheet, row")
     for sheet, filled in groupby(rows, key=lambda row: row["sheet"]):
         for place, row in enumerate(filled):

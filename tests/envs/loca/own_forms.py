@@ -1,4 +1,4 @@
-"""Alternatives that the checks accept for a plan's writing steps, and repairable damage."""
+"""Alternatives to a plan's writing calls that the checks accept, and repairable damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Form = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that the checks accept instead of a writing step."""
+    """Return calls that the checks accept in place of a step that writes."""
     call = plain(step)
     forms = [*FORMS.get(call.name, ())]
     if call.name in REWRITERS:

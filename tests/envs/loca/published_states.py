@@ -24,7 +24,7 @@ def files_of(task: str) -> dict[str, Any]:
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files by path, and return the folder. A path with content None is an empty folder."""
+    """Write files and return their folder; a path with content None is an empty folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:
@@ -74,7 +74,6 @@ def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None
 
 
 def _write_pdf(path: Path, texts: Sequence[tuple[float, float, float, str]]) -> None:
-    """Draw strings, given as tuples of left and top distances, font size and string."""
     page = canvas.Canvas(str(path), pagesize=SIZE)
     for left, top, size, text in texts:
         page.setFont("Helvetica", size)

@@ -27,7 +27,7 @@ LIBRARY_BYTES = ("look", "data")
 
 
 def drawn(world: Any) -> str:
-    """Return a digest of an office, the prompt and the failures, without `LIBRARY_BYTES`."""
+    """Return a digest of an office, the prompt and the failures, excluding `LIBRARY_BYTES`."""
     records = [(*key, fields) for key, fields in sorted(_records(world), key=repr)]
     truth = {name: value for name, value in world.truth.items() if name != "files"}
     shown = [world.rules(), world.task(), world.tokens, world.max_turns]

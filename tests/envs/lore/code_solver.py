@@ -122,7 +122,7 @@ class CodeSolver:
         answer: The result of main.py, or None if unknown.
         frontier: The imported files that have not been read.
         values: The known results of modules that other modules have requested.
-        missing: The modules with unknown values that the last run of each module requested.
+        missing: Maps each module to the unknown modules that its last run requested.
     """
 
     def __init__(self, task: str) -> None:

@@ -31,7 +31,7 @@ SOLVERS: dict[str, Any] = {
     "MultimodalWorld": Solver,
     "CodeWorld": CodeSolver,
 }
-LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that lose no pixel
+LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that keep every pixel
 
 
 def read(file: str) -> ToolCall:

@@ -89,7 +89,7 @@ def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
 
 
 def read(pixels: np.ndarray[Any, Any]) -> str | None:
-    """Return an upright, undistorted expression as a string, or None."""
+    """Return the expression in a picture as a string, or None if the picture is distorted."""
     ink = pixels[:, :, 0]
     text = ""
     for line in pieces(ink, 0):

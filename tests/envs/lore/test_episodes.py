@@ -136,7 +136,7 @@ KINDS = ("premature_halt", "lost_leads", "synthesis_error", "answered")
         (True, False, 0, [False, 0, False, True]),
         (False, True, 0, [False, 0, True, True]),
         (True, True, 0, [False, 0, False, True]),
-        # These cases submit the answer in turns 20 and 21.
+        # The next two cases submit the answer in turn 20 and in turn 21, respectively.
         (False, False, 18, [True, 0, False, True]),
         (False, False, 19, [True, 8, False, True]),
     ],

@@ -62,7 +62,7 @@ def test_the_sources_return_the_answer_and_ask_for_what_is_needed(
 
 
 def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
-    """Return random worker programs with sources, whose operands are called m_0, m_1, and so on."""
+    """Return random async programs with their source code; the operands are modules m_0, m_1, …"""
     rng, drawn = Random(seed), []
     for _ in range(count):
         operands = rng.randint(3, 4)

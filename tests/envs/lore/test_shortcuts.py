@@ -124,7 +124,6 @@ def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
 
 
 def test_irrelevant_documents_are_told_by_rules_alone() -> None:
-    """Compare the useful documents with a search over the rules that have been read."""
     for seed in range(12):
         world = default("DocumentWorld", seed, operations=25, theta=6)
         irrelevant = {node.file for node in world.graph.nodes if not node.needed}

@@ -12,8 +12,6 @@ from agentgym.oracles.reading import ParsedChat
 from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
-# Solving worlds from the observations alone.
-
 
 def solve(env_id: str, seed: int, **options: Any) -> None:
     world = generated(env_id, seed, **options)

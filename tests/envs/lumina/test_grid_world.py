@@ -222,6 +222,6 @@ def test_the_number_of_instances_is_a_lower_bound(holes: int) -> None:
     assert config.holes == holes
     keys = {draw(GridWorld, config, seed).instance_key() for seed in range(400)}
     assert len(keys) > 300
-    # One hole or one free cell besides the start has 120 places; the ends add more instances.
+    # A single hole, or a single free cell besides the start, can be at any of 120 positions.
     assert GridWorld.instance_count(config) == (120 if holes in (1, 119) else None)
     assert GridWorld.instance_count(GridConfig(size=10, hole_density=0.1)) is None

@@ -19,7 +19,7 @@ from agentgym.envs.loca.published.files import read_json
 class PublishedRun:
     """World id, options and seed of one published configuration.
 
-    With these options and this seed, agentgym draws a different state of the same proportions.
+    With these options and this seed, agentgym draws a different state with the same proportions.
     """
 
     world: str

@@ -37,7 +37,7 @@ _CODE, _DATE, _TIME, _CREDIT = (
 
 
 def read_exam_post(text: str) -> list[Said]:
-    """Return the statements in a LOCA-bench announcement, like `read_notice`."""
+    """Return the statements in a LOCA-bench announcement."""
     if welcome := _WELCOME.search(text):
         books = "welcome_open" if welcome[2] == "Open" else "welcome_closed"
         return [["credits", {"number": int(welcome[1])}], [books, {}]]
@@ -65,7 +65,7 @@ def read_exam_mail(text: str, sender: str) -> list[Said]:
 
 
 def mailed_course(name: str, teacher: str) -> str:
-    """Return a course's key for emails: the name up to the first hyphen, and the teacher."""
+    """Return the key of a course in emails: the name up to the first hyphen, and the teacher."""
     return f"{name.partition('-')[0]} <{teacher}>"
 
 

@@ -131,7 +131,7 @@ def read_tables(
     """Return the rows of a BigQuery dataset's tables by name.
 
     `columns` maps the required columns of each table to types, as in `BigQuery.load`. Raise
-    ValueError if the database is missing or has other columns.
+    ValueError if the database is missing or has different columns.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
     return read_database(path, f"local-project_{dataset}_", columns)
@@ -140,7 +140,7 @@ def read_tables(
 def read_database(
     path: Path, prefix: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of an SQLite database by table name, without the prefix of the name."""
+    """Return the rows of an SQLite database by table name, with `prefix` removed."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         # Copy the database and any log files, because reading in WAL mode may change them.

@@ -49,7 +49,7 @@ _STORED = {
     },
 }
 _SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
-# Users who must not receive a payment request, as the checker spells their names.
+# Names of users who must not receive a payment request, in the checker's spelling.
 _STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
 _Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e10)]
 _Flag: TypeAlias = Literal[0, 1]

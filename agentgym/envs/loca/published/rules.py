@@ -1,7 +1,8 @@
 """LOCA-bench's own success rules, for the tasks whose states can be loaded.
 
-The functions keep the tolerances and gaps of the published rules, except that storage objects do
-not replace log entries. Each function yields one sentence per failure.
+The functions apply the published tolerances and check only what the published rules check. Unlike
+the published rules, they do not accept a storage object in place of a log entry. Each function
+yields one sentence per failure.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0
 def ab_testing_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, verdict: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Compare each conversion rate within 0.05 percentage points.
+    """Compare each conversion rate with a tolerance of 0.05 percentage points.
 
     Whether a bucket or a log entry is required depends on the agent's own overall rates. `verdict`
     contains the names of the bucket, the log and the overall row, and the required payload.
@@ -159,7 +160,7 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 def growth_failures(
     files: Workspace, path: str, expected: Records, optional: Collection[str]
 ) -> Iterator[str]:
-    """Compare each growth rate within one percentage point, ignoring the columns in `optional`."""
+    """Compare growth rates, tolerating one percentage point and ignoring the columns in `optional`."""
     try:
         header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:
@@ -190,7 +191,7 @@ def inventory_failures(
     products: Mapping[str, int],
     materials: Mapping[str, float],
 ) -> Iterator[str]:
-    """Compare the stock of each product, and the stock of each material within 0.01."""
+    """Compare the stock of each product, and of each material with a tolerance of 0.01."""
     seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
     if len(seen) > _PAGE:
         yield f"the rule reads {_PAGE} products, so it fails with {len(seen)}"

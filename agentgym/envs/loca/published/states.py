@@ -48,7 +48,7 @@ class PublishedConfig(OfficeConfig):
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
-        # Without a size, the state would be drawn again to match the length.
+        # With a fixed size, the state is loaded once instead of being adjusted to `length`.
         return replace(self, data=str(states[seed % len(states)]), size=1)
 
 
@@ -126,7 +126,7 @@ class _StockedProduct:
 
 @dataclass(frozen=True)
 class _Line:
-    product_id: ShopProduct  # the generator writes the whole product here
+    product_id: ShopProduct  # the generator writes a product record, not an id
     quantity: Annotated[int, Field(ge=1)]
 
 
@@ -235,7 +235,7 @@ def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
     height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
-        raise ValueError(f"{place} has {height} rows of {width} cells, too many for a sheet")
+        raise ValueError(f"{place} must fit into a sheet, got {height} rows of {width} cells")
     return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
 
 

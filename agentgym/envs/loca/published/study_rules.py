@@ -27,7 +27,7 @@ _SECTION, _PUNCTUATION = re.compile(r"-\d+$"), re.compile(r"\W")
 def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Require one email about the course in each student's INBOX, and allow emails to other people.
 
-    `students` maps the email address of each student to remind to the student's name and id.
+    `students` maps email addresses to (name, id) pairs, for students who need a reminder.
     """
     if not students:
         yield "the rule always fails without a student to remind"
@@ -49,7 +49,7 @@ def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> It
 def deadline_failures(
     calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
 ) -> Iterator[str]:
-    """Require an event 3 hours before each deadline, within 5 minutes, and allow other events.
+    """Require an event 3 hours (within 5 minutes) before each deadline, and allow other events.
 
     `deadlines` maps the short and full name of each conference to the deadline.
     """

@@ -55,10 +55,10 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-# Because of the empty string, some scenario names are prefixes of other names.
+# The first suffix is empty, so that some scenario names are prefixes of other names.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
-# Verdict probabilities. Some verdicts depend on a single view, which rounded rates would hide.
+# Probability of each verdict. Rounding the rates can hide a difference of one view.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion rate is a multiple of 1/50, so that an exact tie is possible.
 PARTS = 50

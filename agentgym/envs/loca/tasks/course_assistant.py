@@ -44,7 +44,7 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
-# In LOCA-bench's states, all submissions have this sender and no attachments.
+# In LOCA-bench's states, all submissions have the same sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
@@ -69,7 +69,7 @@ _DRAFT_RATE = 0.65
 _PRIVATE_RATE = 0.15  # share of emails from private addresses
 _OTHERS = 10  # number of students per unrelated email
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
-# Wording that is allowed in a reminder only inside an `if` clause.
+# Wording that a reminder may contain only in a conditional clause.
 _DENIAL = re.compile(
     r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
     r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
@@ -219,7 +219,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
-        # All other emails have a wrong subject or a wrong file.
+        # An email that does not count has a wrong subject, a wrong file or only a draft.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],

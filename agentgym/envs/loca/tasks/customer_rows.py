@@ -25,7 +25,7 @@ DATASET, TABLE, TEMPLATE, CREDENTIALS = (
 )
 
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)  # inclusive, as in the task prompt
+FROM = NOW - timedelta(days=7)  # orders at exactly this time count
 TODAY = f"{NOW:%Y-%m-%d}"
 TYPES = {
     "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
@@ -40,7 +40,7 @@ CHUNK = 200  # maximum rows per statement
 def customer_failures(
     rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the failures in the rows of the customer table."""
+    """Compare the rows of the customer table with the expected rows."""
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
 
@@ -108,7 +108,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    # JSON and GoogleSQL write these values in the same way.
+    # For the types in TYPES, JSON literals are valid GoogleSQL literals.
     tuples = []
     for row in rows:
         values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]

@@ -55,8 +55,8 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
-BLOCK = 20  # cells per unit of size, so that units are about as long as in other tasks
-MAX_BLOCKS = 8_000  # limits the product of years and categories
+BLOCK = 20  # cells per unit of size
+MAX_BLOCKS = 8_000  # limits years times categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
 _CHUNK = 80  # cells per read, because each cell takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
@@ -135,7 +135,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         if not match:
             raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
         target, first, last = match[1], int(match[2]), int(match[3])
-        # agentgym's prompt describes another format of the request.
+        # agentgym's prompt describes a different request format.
         text = f"{_HEADING}- Target category: {target}\n- Years: {first} to {last}\n"
         self.files.write(REQUEST, text)
         names, factors, values = _read_market(folder / DATA, target)

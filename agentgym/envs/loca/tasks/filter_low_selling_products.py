@@ -58,7 +58,7 @@ DAYS, SALES = 90, 10  # limits in the task prompt
 # Probabilities that a product outside the outlet is exactly at a limit, and that only the
 # description excludes the product.
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
-# Probability that the description of another product mentions the outlet.
+# Probability that a description mentions the outlet although the task does not depend on it.
 _NOTE_RATE = 0.5
 # Probability that a product for the outlet has the same date and discount as another product.
 _TIE_RATE = 0.25
@@ -375,7 +375,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Yield failures by LOCA-bench's rule, in which Discounted Price has another name."""
+        """Check LOCA-bench's own rule, which uses another name for the column Discounted Price."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 

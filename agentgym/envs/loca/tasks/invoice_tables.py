@@ -38,10 +38,10 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 
 
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
-    """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
+    """Read the tables and remove wrong rows; return the steps that add rows and a column comment.
 
     `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
-    the names of both tables and of the comment.
+    the names of both tables and of the column comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
@@ -146,9 +146,9 @@ def key_of(table: str) -> TableName:
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return the definition of a table's columns, which the check also compares."""
+    """Return the name, type, nullability and key of each column."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
-    return ["", *columns]  # the empty string keeps old instance keys valid
+    return ["", *columns]  # without the empty string, instance keys would change
 
 
 @functools.lru_cache(maxsize=8)

@@ -92,9 +92,9 @@ class MachineOperatingConfig(PublishedConfig):
     """The size is the total number of sensors.
 
     Attributes:
-        hours: The number of hours around noon in the table. Default: 4 plus one per 60 sensors, at
+        hours: The number of hours of readings in the table, around noon. Default: 4 plus one per 60 sensors, at
             most 8.
-        interval_minutes: The minutes between two readings of a sensor, a divisor of 30.
+        interval_minutes: The number of minutes between readings of a sensor, a divisor of 30.
         anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
     """
 
@@ -372,7 +372,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            # For an exact copy of the file, the failures have already been reported.
+            # Do not report the failures of an identical copy twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
                 for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):

@@ -287,7 +287,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     return rows
 
 
-@lru_cache(maxsize=8)  # each hint restarts the plan with the same games
+@lru_cache(maxsize=8)  # cached, because each hint counts the same games again
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
     games = []
     for text in texts:

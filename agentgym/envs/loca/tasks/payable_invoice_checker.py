@@ -60,8 +60,8 @@ class PayableInvoiceCheckerConfig(PublishedConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
-        num_interference: The number of other invoices in the tables. Default: about 35 per invoice
-            in the folder.
+        num_interference: The number of invoices that are only in the tables. Default: about 35 per
+            invoice in the folder.
     """
 
     num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None

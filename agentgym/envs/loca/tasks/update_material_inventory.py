@@ -56,7 +56,7 @@ MATERIALS = {
     "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
-# Bounds and step of the quantity that a product needs, in hundredths of each unit.
+# Range of the quantity of a material in one product, by unit and in hundredths of the unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
 PROTECTED = (

@@ -38,7 +38,7 @@ THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-# Number of sentences about the work and about the person; letters must fit on one page.
+# Number of sentences in each part of a letter; the letter must fit on one page.
 _LETTER_PART = 4
 # Maps each path in the archive to the phrase that requests the paper.
 Layout: TypeAlias = dict[str, str]
@@ -215,7 +215,7 @@ class Correspondence:
         self._rng, self._values = rng, idle_values(rng, now, names)
 
     def says(self, kind: str) -> str:
-        """Draw a sentence of a kind."""
+        """Draw a sentence of the given kind."""
         return replies_book().write(kind, self._rng, self._values)
 
     def request(self, kind: str, tree: str) -> str:

@@ -56,7 +56,7 @@ SLOTS = {
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
 _LIMITS = (80, 85, 90, 95)  # thresholds for an exemption, in points
-_NOTE_RATE = 0.25  # share of required items that are described as required
+_NOTE_RATE = 0.25  # share of required items whose description states that they are required
 _RESTORED_RATE = 0.35  # share of dropped items that are restored later
 _CHANGE_ASIDES = ("aside", "workload_aside")
 # Number of news items around each announcement, as in a weekly newsletter.

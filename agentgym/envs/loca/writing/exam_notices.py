@@ -17,7 +17,7 @@ _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
-# A statement, consisting of a kind of phrase and the values by slot.
+# A statement: the kind of phrase, and a mapping from slots to values.
 Said: TypeAlias = Sequence[Any]
 
 
@@ -81,7 +81,7 @@ def by_kind(said: Iterable[Said]) -> dict[str, Any]:
 
 
 def shift_time(time: str, minutes: int) -> str:
-    """Return the time of day `minutes` later."""
+    """Return the time of day `minutes` after `time`."""
     hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
     return f"{hour:02}:{minute:02}"
 
@@ -157,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Build an exam from statements, oldest first, or return None without exam statements."""
+    """Build an exam from statements, oldest first; return None if no statement is about an exam."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

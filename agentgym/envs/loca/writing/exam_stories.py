@@ -47,7 +47,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on the first free day in `order`, and return the shift in days."""
+        """Reserve the same hour on another day; try the day offsets in `order`, and return the offset."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]

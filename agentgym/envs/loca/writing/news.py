@@ -46,7 +46,7 @@ class News:
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return slot values for irrelevant sentences about people called `names`."""
+    """Return slot values for irrelevant sentences about the people in `names`."""
     integers = rng.integers
     return DrawnValues(
         {

@@ -47,10 +47,7 @@ def _values(
     rng: np.random.Generator, names: Mapping[str, Sequence[str]], now: datetime
 ) -> Mapping[str, Any]:
     first, second = people(rng, 2)
-    draws = {
-        kind: functools.partial(pick, rng, some)  # drawn only if a sentence uses the slot
-        for kind, some in names.items()
-    }
+    draws = {kind: functools.partial(pick, rng, some) for kind, some in names.items()}
     return DrawnValues(
         {
             **draws,

@@ -13,7 +13,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, Phrase
 
 # Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-# A statement, consisting of a kind of phrase and the values by slot.
+# A statement: the kind of phrase, and a mapping from slots to values.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 
 # Products of the furniture shop that are not furniture.
@@ -128,7 +128,7 @@ _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return an order after the changes in a note, with zero items if the order is withdrawn."""
+    """Apply the changes in a note to an order; a withdrawn order has zero items."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:
@@ -162,7 +162,7 @@ def _change(kind: str, said: Mapping[str, Any], now: Order, order: Order) -> Ord
 
 
 def read_amended(order: Order, note: str) -> dict[str, int]:
-    """Return an order after the changes in the order note."""
+    """Apply the changes in the text of an order note to an order."""
     return amend(order, notes_book("furniture").read(note))
 
 
@@ -223,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    # A single change is withdrawn only if no other change depends on that change.
+    # A customer withdraws one change only if no other change depends on it.
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]

@@ -72,7 +72,7 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the slot values in a sentence, or None without a match.
+        """Return the slot values in a sentence, or None if the phrase does not match.
 
         With `anywhere`, search for the phrase in a longer text.
         """
@@ -106,7 +106,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind, with slot values from a mapping or keyword arguments."""
+        """Draw a sentence of the given kind, with slot values from a mapping or keyword arguments."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -116,7 +116,7 @@ class PhraseBook:
         count: int,
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
-        """Draw sentences of a kind from different phrases, with new `values` for each sentence."""
+        """Draw sentences of one kind from different phrases, with new `values` for each sentence."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -166,7 +166,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
             f"brackets must be closed and must not contain slots, got the phrase {text!r}; write "
             "one phrase for each alternative with a slot"
         )
-    # The pattern has two groups, so every third part is a literal string.
+    # `_PIECE` has two groups, so every third item is text between matches.
     parts = _PIECE.split(text)
     for k in range(0, len(parts), 3):
         yield (parts[k],)
@@ -175,7 +175,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible first and last keys of a sentence, longest keys first."""
+    """Return the index keys of a sentence, longest first."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
@@ -206,7 +206,7 @@ _WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
 
 
 def shift_day(day: str, days: int) -> str:
-    """Return the date `days` days later, in ISO 8601."""
+    """Add days to a date, and return the result in ISO 8601."""
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 

@@ -77,7 +77,7 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
     brief = world.brief_state()
     assert brief.startswith("The known facts that concern the next steps:\n- ")
     assert brief.splitlines()[-1] == world.state().splitlines()[-1]
-    with pytest.raises(ValueError, match="must be that of an office task"):
+    with pytest.raises(ValueError, match="must come from an office task"):
         fresh("ApplyPhDEmail").read_state(brief)
     assert pickle.loads(pickle.dumps(world)).brief_state() == brief
     other = fresh("ApplyPhDEmail")

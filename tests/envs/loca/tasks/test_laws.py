@@ -64,7 +64,7 @@ def test_the_ends_of_the_options_are_solved(name: str) -> None:
 @pytest.mark.parametrize("steps", [16, 40])
 @pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
 def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:
-    """These plans read pages, so the number of steps does not grow evenly with the size."""
+    """These plans read page by page, so the number of steps grows in jumps with the size."""
     sizes = TASKS[name].config_for_horizon(steps)
     lengths = [len(carry_out(fresh(name, seed=k, **sizes)).progress.facts) + 1 for k in range(6)]
     assert abs(sum(lengths) / len(lengths) - steps) <= steps / 4, lengths
@@ -191,7 +191,6 @@ def emptied(fact: Any, leaf: Any) -> Any:
 @pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
 @pytest.mark.parametrize("name", TASKS)
 def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
-    """If the agent changes data before reading it, hints and labels still work without the plan."""
     true = {step.label: step for step in solved(name).progress.completed()}
     facts = solved(name).progress.facts
     for label in [label for label in facts if true[label].learn is not None][:3]:

@@ -221,7 +221,7 @@ class Arguments:
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments after changing or adding one argument.
 
-        Return them unchanged if the new value is a path to the file that the old value names.
+        Keep all arguments if the old and the new value name the same file.
         """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))

@@ -48,7 +48,7 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
 
 
 def in_columns(**changes: Any) -> Callable[[Any], None]:
-    """Change a column's definition, which no SQL statement can do without changing rows."""
+    """Change a column's definition directly, because SQL statements would also change rows."""
 
     def apply(world: Any) -> None:
         engine = world.office.get(Snowflake).engine

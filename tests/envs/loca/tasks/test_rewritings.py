@@ -1,7 +1,7 @@
 """Check that hints make progress from any state and lead to the full score.
 
-The states result from correct work in another form (`own_forms`), at any time and in any order, and
-from repairable damage.
+Before the hints, random calls do part of the work in another way (`own_forms`) or cause damage that
+can be repaired.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ def check_hints(world: Any) -> bool:
 
 @pytest.mark.family(name=list(TASKS), seed=range(8))
 def test_hints_lead_from_any_living_state_to_the_full_score(name: str, seed: int) -> None:
-    """The initial state results from random damage or random tool calls at a random time."""
     draw = random.Random(f"{name} {seed}")
     world, changes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     part_of_the_plan(world, draw)
