@@ -25,7 +25,7 @@ from agentgym.office.office import SERVERS, Office, server_class
 from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
-# Number of offices over which memory is averaged.
+# Memory is averaged over this many offices.
 LIVE = 64
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 

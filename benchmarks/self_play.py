@@ -3,7 +3,7 @@
 
 A small transformer clones a weak scripted player of PursuitWorld-match and continues with GRPO
 against itself, its snapshots and its teacher. `rate` plays a league of the snapshots, the teacher
-and random legal play for each seed, and draws the ratings on held-out boards.
+and random legal play for each seed, and plots the ratings on held-out boards.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def rate(out: Path) -> list[tuple[float, Interval]]:
     games = play_league(league, out / "league")
     print(to_markdown(league_tables(league, games)[0]))
     for reference in ("teacher", "step 0"):
-        # Ratings are relative to the first policy in the list.
+        # Put the reference policy first, because ratings are relative to the first policy.
         order = sorted(policies, key=lambda policy: policy.column != reference)
         rating = league_ratings(replace(league, policies=order), games)[last]
         print(

@@ -52,8 +52,8 @@ programs, on the right final state, and repeats the plan's calls with one additi
 must score 0, and a listed difference must keep the score. The second law applies other forms of the right state that a
 careful person would accept (names before addresses, HTML and text, line endings, drafts); the score must stay the same.
 
-The checks do not understand free text. If a task asks for a name, a number or a file in a mail or title, a text that
-contains this item and then contradicts it passes.
+The checks do not understand free text. If a task asks for a name, a number or a file in a mail or
+title, a text that contains this item and then contradicts it also passes.
 
 """
 

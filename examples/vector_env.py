@@ -1,4 +1,4 @@
-"""Vector env: as usual in Gymnasium, a policy plays many envs at once with batches of chats.
+"""Vector env: a policy plays many Gymnasium envs in parallel with batches of chats.
 
 Each env runs in a separate process; `--mode sync` runs all envs in this process.
 

@@ -25,7 +25,7 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        barren: The number of consecutive episodes without a reply, because the env cannot start.
+        barren: The number of consecutive episodes in which the env could not start.
         causes: The number of findings of each cause.
     """
 
@@ -64,7 +64,7 @@ class Campaign:
                 on_progress(sum(each.texts for each in self.tallies.values()))
 
     def table(self) -> Table:
-        """Return a row per id: texts, calls and faults."""
+        """Return a table with the numbers of replies, calls and faults of each id."""
         rows = []
         for env_id, tally in self.tallies.items():
             rows.append([env_id, str(tally.texts), str(tally.calls), str(len(tally.causes))])

@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A key and value of JSON in a result; the value may suit an argument of the same name.
+# JSON key and value in a result; the value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
@@ -37,8 +37,8 @@ _VALUES_PER_EPISODE = 40
 _FINAL_SHARE = 0.04
 _MAX_REPLY = 200_000
 
-# Weights of the kinds of replies. Half of the replies fit a schema, because only valid calls can
-# change the world.
+# Probabilities of the kinds of replies. Half of the replies fit a schema, because only valid calls
+# can change the world.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -162,7 +162,7 @@ class ReplyGenerator:
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
         call = self._call(tools, hostile=0.0)
-        mark = "\u2603"  # a value that no legal call contains
+        mark = "\u2603"  # a marker that no legal call contains
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
         text = render(ToolCall(call.name, arguments), self.dialect)
         return text.replace(f'"{mark}"', self._pick(LITERALS))

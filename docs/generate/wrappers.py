@@ -21,7 +21,8 @@ class Excerpt:
     Attributes:
         turns: The number of replies that precede the chat.
         replies: The policy's replies; by default those of the oracle policy.
-        newest: The number of newest messages to show; by default all except the system message.
+        newest: The number of messages to show, counted from the newest; by default all except the
+            system message.
         show_info: The `info` key to show with the excerpt.
     """
 
