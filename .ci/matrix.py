@@ -58,7 +58,7 @@ class Row:
         numeric: Whether to run only test files whose results may depend on the machine's
             arithmetic.
         order: Whether the row changes the order of tests and therefore skips the exhaustive cases.
-        around: Context manager that runs during the tests.
+        around: Context manager that is active during the tests.
         run: Function that replaces `run_pytest`.
         check: Raises `Unplayable` if a requirement is missing.
     """

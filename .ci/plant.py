@@ -126,8 +126,9 @@ class Records:
         """Choose tests that execute the faulty line and fit the time limit, nearest and fastest
         first.
 
-        A test outside the sample is assumed to execute the same lines as the sampled cases of its
-        function. Other test functions are chosen only if their folder matches the fault's folder.
+        A test outside the sample is assumed to execute the same lines as the sampled cases of the
+        same test function. Other test functions are chosen only if their folder matches the fault's
+        folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
@@ -222,7 +223,9 @@ def places_of(source: str, operator: str) -> list[tuple[int, int]]:
 
 
 def statement(source: str, line: int) -> range:
-    """Return the lines of the innermost statement around a line, without the statement's body."""
+    """Return the lines of the innermost statement that contains a line, without the statement's
+    body.
+    """
     around = [
         (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
         for node in ast.walk(ast.parse(source))

@@ -135,7 +135,7 @@ def show_copies(names: list[str], made: float) -> None:
 def rows_of(name: str) -> Iterator[str]:
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
-        call(server, tool, arguments(0))  # exclude the imports of the first call
+        call(server, tool, arguments(0))  # the first call imports modules and is not timed
         times = milliseconds(
             lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
             ROUNDS if limit else 20,

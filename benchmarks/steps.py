@@ -135,7 +135,7 @@ def growth(arm: str) -> float:
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
     action = render(ToolCall("pop", {"id": 99}))
-    # Garbage collection is off, because its time depends on the whole process.
+    # Garbage collection is disabled, because its cost depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()

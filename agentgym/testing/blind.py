@@ -185,7 +185,7 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return all shortcuts, learnt from successful episodes."""
+    """Learn all shortcuts from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     calls = {_text(call): call for call in reversed(finals)}

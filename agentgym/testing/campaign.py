@@ -26,7 +26,7 @@ class Tally:
 
     Attributes:
         barren: The number of consecutive episodes in which the env could not start.
-        causes: The number of findings of each cause.
+        causes: The number of findings with each cause.
     """
 
     texts: int = 0
@@ -44,7 +44,7 @@ class Tally:
 
 
 class Campaign:
-    """A fuzzing run over some or all ids, with `texts` replies per id."""
+    """Fuzzing run that plays `texts` replies for each id."""
 
     def __init__(self, ids: Sequence[str] = (), *, texts: int = 200, seed: int = 0) -> None:
         check_int("texts", texts, 1, 10**9)

@@ -26,7 +26,7 @@ _ENDS = 12
 _MARKS = 6
 # minimum share of examples in which a marker word shares a line with the answer
 _MARK_SHARE = 0.6
-# maximum line length in characters; a longer line is not a record
+# maximum length in characters of a line that may contain the answer
 _LINE_CHARS = 2_000
 # Maximum length in characters; the middle of longer texts is removed to save time.
 _TEXT_CHARS = 40_000

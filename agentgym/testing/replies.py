@@ -72,7 +72,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a string from the episode, preferably with this name, or a random string."""
+        """Return a string from the episode, preferably a value of this name, or a random string."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -81,7 +81,7 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return an integer from the episode, preferably with this name."""
+        """Return an integer from the episode, preferably a value of this name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
