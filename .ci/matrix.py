@@ -53,7 +53,7 @@ class Row:
     """One test condition.
 
     Attributes:
-        about: Description of the condition for the table.
+        about: Description of the condition, as shown in the table.
         prefix: A command that runs the test command, such as `taskset -c 0`.
         numeric: Whether to run only test files whose results may depend on the machine's
             arithmetic.

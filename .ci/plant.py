@@ -132,7 +132,7 @@ class Records:
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
-        # The records omit lines that only child processes execute.
+        # No records exist for lines that only child processes execute.
         near = max(1, len(fault.parts) - 1)
         running = running or [name for name in self.lines if nearness(fault, name) >= near]
         costs = {name: self.seconds[name] for name in running}

@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
     given = parser.parse_args(arguments)
     options = {"items": 4, "removals": 2, "budget_factor": 1.0, "budget_slack": 0}
     team = DiscreteTeam(agentgym.parallel_env("ListWorld-team", **options))
-    agents = supersuit.pettingzoo_env_to_vec_env_v1(team)  # each agent is one vector entry
+    agents = supersuit.pettingzoo_env_to_vec_env_v1(
+        team
+    )  # the agents become entries of a vector env
     envs = Masks(supersuit.concat_vec_envs_v1(agents, 8, 0, "stable_baselines3"))
     settings = {"n_steps": 64, "batch_size": 256, "learning_rate": 3e-3, "gamma": 0.95}
     learner = MaskablePPO("MlpPolicy", envs, seed=given.seed, device="cpu", **settings)

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
     options = parser.parse_args(arguments)
 
-    # or any policy that accepts chats, such as an EndpointPolicy
+    # any other policy that accepts chats also works
     policy = NoisyPolicy("ListWorld", p=0.1)
     envs = gymnasium.make_vec(
         "agentgym/ListWorld-v0", options.envs, options.mode, oracles="S", items=6

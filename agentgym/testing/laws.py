@@ -42,7 +42,7 @@ _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# Redirects stdout, because importing a world's module may print.
+# The script redirects stdout, because importing a world's module may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -136,7 +136,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
-    """Check that Python's and NumPy's global generators are untouched."""
+    """Check that a world leaves the global random generators of Python and NumPy untouched."""
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in arms:
         rollout(erring_policy(env_id), registry.make(env_id, oracles=arm, labels=True), 1)
