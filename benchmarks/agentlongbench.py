@@ -31,7 +31,7 @@ def main(most: int) -> None:
 
 def measure(setting: str, tokens: int) -> str:
     counts = counter("cl100k_base")
-    make_log(setting, 16_384, 0, 1, counts)  # exclude the loading of vocabulary and items
+    make_log(setting, 16_384, 0, 1, counts)  # warm-up: load the vocabulary and the items
     begun, used = time.perf_counter(), time.process_time()
     log = make_log(setting, tokens, 0, 0, counts)
     clock, processor = time.perf_counter() - begun, time.process_time() - used

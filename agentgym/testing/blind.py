@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Makes a probe's calls in each training episode and returns the transcripts.
+# A function that makes a probe's calls in each training episode and returns the transcripts.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
 # maximum number of answers to try if a wrong answer does not end the episode

@@ -194,7 +194,7 @@ FEATURES: Mapping[str, Feature] = {
 
 @dataclass
 class Guess:
-    """Guesser that chooses rules by a feature of the observation.
+    """Guesser that chooses a rule according to one feature of the observation.
 
     `rules` lists the best rules for each feature value, best first.
     """
