@@ -6,7 +6,7 @@ records the executed lines in the folder `lines`. Then run `python .ci/plant.py 
 
 Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. In a
 clone, the script runs the sampled tests that execute the faulty line, until one test fails. If all
-pass, it runs tests outside the sample for the same CPU time.
+tests pass, the script runs tests outside the sample for the same CPU time.
 """
 
 from __future__ import annotations

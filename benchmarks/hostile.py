@@ -24,7 +24,7 @@ from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
 LIMIT = 60  # CPU time limit of a measurement in seconds
-# Minimum seconds in ratios, because CPU clocks are coarse.
+# Minimum CPU seconds used in ratios, because CPU clocks are coarse.
 RESOLUTION = 0.02
 STACKS = {
     "none": "",

@@ -1,7 +1,7 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
 The script prints success on held-out instances with 95 % intervals, sampled success in training,
-and the CPU minutes of training. `--out` draws success against CPU minutes, or against steps with
+and the CPU minutes of training. `--out` plots success against CPU minutes, or against steps with
 `--steps`. RUN is a folder written by `agentgym train`.
 """
 

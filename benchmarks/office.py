@@ -2,7 +2,7 @@
 [SERVER …]` (needs `agentgym-suite[office]`).
 
 An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
-most 1 ms, or 10 ms with SQL. Sandbox runs have no limit. A server that cannot be imported is
+most 1 ms, or 10 ms with SQL. No limit applies to sandbox runs. A server that cannot be imported is
 reported and skipped.
 """
 
@@ -146,8 +146,8 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does. Raises RuntimeError if the tool refuses the call, because the
-    time would be meaningless.
+    """Call a tool in the same way as an env. Raises RuntimeError if the tool refuses the call,
+    because the time would be meaningless.
     """
     try:
         return tools_of(server)[tool](arguments)

@@ -2,9 +2,9 @@
 `agentgym-suite[office]`).
 
 The first table covers each kind of document in each task at 128K tokens. The table counts distinct
-sentences after names, dates, numbers and places are masked, the occurrences of each sentence, and
-the distinct words. The second table shows the share of tokens that the reference plan must read
-(mean of four states), and the share of the answer that regular expressions find at 64K tokens.
+sentences (with names, dates, numbers and places masked), occurrences per sentence, and distinct
+words. The second table shows the share of tokens that the reference plan must read (mean of four
+states), and the share of the answer that regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations

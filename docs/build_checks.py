@@ -14,10 +14,11 @@ HEAD = """# The checks of the office tasks
 
 <!-- Written by `make docs` from HARMLESS and from the attribute `harmless` of the tasks. -->
 
-A task scores 1 if all outputs are right and nothing else has changed, except for the differences on this page, and 0
-otherwise. Each difference has a name: `server.part.column` for a changed record, `server.part+` for a new one,
-`server.part-` for a deleted one. The name of a file difference begins with the file's path. `output:` marks a file that
-the task requires, and `own:` a record or file that the agent created; a pattern without `own:` covers both.
+A task scores 1 if all outputs are right and nothing else has changed, except for the differences on
+this page, and 0 otherwise. Each difference has a name: `server.part.column` for a changed record,
+`server.part+` for a new record, and `server.part-` for a deleted record. The name of a file
+difference begins with the file's path. `output:` marks a file that the task requires, and `own:` a
+record or file that the agent created; a pattern without `own:` covers both.
 
 ## What counts as right
 
@@ -42,9 +43,10 @@ The checks, hints and step labels compare outputs with the same functions.
 | dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
-Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts immediately. After
-any other change to an output, the next hint suggests inspecting the output. Then the plan continues with the missing
-parts: it corrects wrong rows, events and files, and does not send an email twice.
+Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts
+as the planned call. After any other change to an output, the next hint suggests inspecting the
+output. Then the plan continues with the missing parts: it corrects wrong rows, events and files,
+and does not send an email twice.
 
 Two test suites verify the rules on this page
 (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`; `--sample 1` runs all cases of

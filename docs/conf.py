@@ -63,7 +63,7 @@ def literal_tables(*arguments: Any) -> None:
 
 
 def skip_tuple_fields(*arguments: Any) -> bool | None:
-    """Skip the fields of named tuples, because the class docstrings describe these fields."""
+    """Skip the fields of named tuples, which the class docstrings describe."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
 
 

@@ -22,7 +22,7 @@ from agentgym.training.evaluation import Result, load_results
 
 
 def choose_calls(task: str) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the calls that solve ListWorld; replace this with your agent."""
+    """Yield the calls that solve ListWorld; replace this function with your agent."""
     initial, target = (re.findall(r"\d+", line) for line in re.findall(r"list: (.*)", task))
     place = 0
     for item in initial:

@@ -99,7 +99,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Row:
-    """Result of one policy or measure.
+    """Audit result of one policy or one measure.
 
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
@@ -237,7 +237,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return how many different calls a tool accepts, or 0 if one or infinitely many."""
+    """Return how many different calls a tool accepts, or 0 if the number is infinite or 1."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))
     return 0 if total == 1 else total

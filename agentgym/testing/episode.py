@@ -35,7 +35,7 @@ from agentgym.world.world import MissingHook, World, has_hook
 
 # one in this many steps is also played in a copy of the env
 _COPY_EVERY = 10
-# For larger states, in bytes, only some refused replies are checked for changes, to save time.
+# State size in bytes above which only some refused replies are checked for changes.
 _STATE_BYTES = 300_000
 # maximum number of suggested calls per hook, since a world may suggest thousands
 _SUGGESTED = 50

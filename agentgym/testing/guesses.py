@@ -43,7 +43,7 @@ class Selector:
     Attributes:
         source: The text to read: `task`, or `result` for the results of the last reply.
         unit: The kind of part: `words`, `numbers` or `segments` between separators.
-        mark: A word that the line must contain; empty for any line.
+        mark: A word that the selected line must contain; empty for any line.
     """
 
     source: str

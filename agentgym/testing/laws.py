@@ -118,7 +118,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
-    path = os.pathsep.join(filter(None, sys.path))  # a user's folder may define the world
+    path = os.pathsep.join(filter(None, sys.path))  # the world's module may be in any folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, modules, *env_ids],

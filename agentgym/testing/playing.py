@@ -43,7 +43,7 @@ class Transcript:
         return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
-        """Return the transcript before a turn, counted from 0."""
+        """Return the transcript before a turn; turns are counted from 0."""
         return Transcript(self.task, self.tools, self.turns[:turn])
 
 

@@ -72,7 +72,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a string from the episode, preferably a value of this name, or a random string."""
+        """Return a string from the episode, preferably one with the given name, or a random string."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -81,14 +81,14 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return an integer from the episode, preferably a value of this name."""
+        """Return an integer from the episode, preferably one with the given name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of this type and name; the name `course_id` falls back to `id`."""
+        """Return a value with the given type and name; the name `course_id` falls back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:

@@ -61,8 +61,8 @@ def _context(name: str, window: int, **arguments: Any) -> dict[str, Any]:
     return {"context": name, "window": window, "context_options": {name: arguments}}
 
 
-# The wrappers that users stack, with their pages. A test compares this table with the exports of
-# the packages.
+# The wrappers that users stack, with their pages. A test checks that this table matches the
+# packages' public wrappers.
 PAGES = (
     Page(
         oracles.PlanOracle,
