@@ -140,7 +140,7 @@ class PageWorld(World[PageConfig]):
         """Read the next key and the values; earlier keys are not needed."""
         found = _STATE.search(state)
         if found is None:
-            raise ValueError(f"this text is not a state of PageWorld: {state!r}")
+            raise ValueError(f"expected a state of PageWorld, got {state!r}")
         values = re.findall("[0-9]+", found[1])
         self.values = {f"page {k}": int(value) for k, value in enumerate(values, 1)}
         self.next_key = found[2]

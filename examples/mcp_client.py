@@ -1,4 +1,4 @@
-"""MCP: an agent framework in another process plays an episode, which is scored as for any policy.
+"""MCP: an agent framework in another process plays an episode and gets a score.
 
 `agentgym serve` offers an episode on stdin and stdout to the client of the package `mcp`. With
 --out, each call is recorded as a turn.

@@ -98,7 +98,7 @@ class OptionAnswer:
         self.name, self._answer, self._choose = name, answer, choose
 
     def act(self, seen: Transcript) -> Calls:
-        """Answer with the option in the first turn."""
+        """Answer with the chosen option in the first turn."""
         listed = options(seen.task)
         if seen.turns or not listed or len(self._answer.guesses) != 1:
             return ()

@@ -18,7 +18,6 @@ _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
-# the paper's arms, and an arm with wrong hints and a placebo
 _ARMS = (*ARMS, "P0.5S_")
 
 

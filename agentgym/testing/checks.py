@@ -14,7 +14,6 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
-# the return values of `env.step`
 StepResult = tuple[Any, Any, Any, Any, Any]
 
 _ROLES = frozenset(get_args(Role))

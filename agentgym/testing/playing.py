@@ -17,7 +17,6 @@ from agentgym.text.parsing import render
 from agentgym.text.tools import Tool
 from agentgym.world.world import has_hook
 
-# a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
 # Maximum number of replies per episode; episodes that shortcuts copy are shorter.

@@ -124,7 +124,6 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop cached properties that only one of two objects has computed."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):
