@@ -64,7 +64,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     found = {}
     for entry in agentgym.worlds():
         world = short(entry)
-        if issubclass(entry.world, OfficeTask):  # office presets set only the length
+        if issubclass(entry.world, OfficeTask):  # presets of office tasks set only the length
             found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
             others = study([world], axis="length", horizons=OTHER_LENGTHS)
             found[f"{world}-lengths"] = others, POLICIES

@@ -22,7 +22,7 @@ HELD_OUT = 1_000_000  # the first held-out seed; training uses smaller seeds
 
 
 class Masks(VecEnvWrapper):
-    """Wrapper that reads the masks from the ends of the observations, for MaskablePPO."""
+    """Wrapper that extracts MaskablePPO's action masks from the ends of the observations."""
 
     def seed(self, seed: int | None = None) -> Any:
         self.first = seed  # SuperSuit seeds only resets

@@ -15,7 +15,7 @@ from agentgym.world.world import MissingHook
 _EPISODES_PER_INSTANCE = 8
 # Context windows in tokens; the smallest overflows in the first turn.
 _WINDOWS = (500, 2_000, 12_000)
-# The conventional name of the option for additional turns.
+# The conventional name of the option that grants additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
 _ARMS = (*ARMS, "P0.5S_")
