@@ -116,7 +116,7 @@ class ProbeAnswer:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
 
     def act(self, seen: Transcript) -> Calls:
-        """Make the probe's calls, then try one guess per turn."""
+        """Make the initial calls, then try one guess per turn."""
         turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
         before = self._repeats if probes else 0
         if turn < before:
