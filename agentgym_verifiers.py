@@ -1,4 +1,4 @@
-"""Plugin for verifiers, which finds plugins by the name of a top-level module. See
+"""Plugin for verifiers, which finds plugins by the names of top-level modules. See
 `training/integrations/verifiers.py`.
 """
 

@@ -1,6 +1,6 @@
 """Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`).
 
-The `ziglang` compiler covers all platforms, and a given version always builds the same bytes.
+The `ziglang` compiler targets all platforms, and its builds are reproducible.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ziglang
 FOLDER = Path(__file__).resolve().parents[1] / "agentgym/sandboxes/preload"
 HEADERS = Path(ziglang.__file__).parent / "lib/libc/include"
 MACHINES = {"x86_64": ("x86-linux-any", []), "aarch64": ("", ["-mno-outline-atomics"])}
-# A stack protector or a sanitizer would need the C library, which this library does not link.
+# Stack protectors and sanitizers need the C library, which the preloaded library does not link.
 FLAGS = (
     "-shared -nostdlib -fPIC -O2 -s -Wall -Wno-unused-parameter -fvisibility=hidden -fno-stack-protector -fno-builtin "
     "-fno-sanitize=all -Wl,-soname,episode.so"

@@ -1,4 +1,5 @@
-"""pytest plugin that runs the tests listed in a JSON file and replaces the list with a failed test.
+"""pytest plugin that runs the tests listed in a JSON file and overwrites the file with a failed
+test.
 
 `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`
 """

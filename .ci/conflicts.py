@@ -1,6 +1,6 @@
 """Find pairs of conflicting extras and write them to `.ci/conflicts.json` (`make conflicts`).
 
-A dry run of uv resolves each pair, for Python 3.11 on this platform. A test compares the pairs with
+A dry run of uv resolves each pair, for Python 3.11 on this platform. A test compares the JSON file with
 the table in docs/stacks.md, and fails if an extra has changed since the last run.
 """
 

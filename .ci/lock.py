@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 # For example 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
-# Build requirements are locked too, so that a build downloads nothing.
+# Build requirements are also locked, so that a build downloads nothing else.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"

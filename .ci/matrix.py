@@ -1,4 +1,4 @@
-"""Run the tests under other conditions: instruction sets, core counts, load, users, sandboxes,
+"""Run the tests under different conditions: instruction sets, core counts, load, users, sandboxes,
 locales, Python versions, test orders.
 
 By default, the script runs every row and updates the table in docs/testing.md. Arguments select
@@ -45,7 +45,7 @@ SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """Error for a row that this machine cannot run."""
+    """Raised if this machine cannot run a row."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,12 @@ class Row:
     """One test condition.
 
     Attributes:
-        about: Description of the condition for the table.
+        about: Description of the condition, as shown in the table.
         prefix: A command that runs the test command, such as `taskset -c 0`.
-        numeric: Run only the files whose results may depend on the machine's arithmetic.
+        numeric: Whether to run only test files whose results may depend on the machine's
+            arithmetic.
         order: Whether the row changes the order of tests and therefore skips the exhaustive cases.
-        around: Context manager that runs during the tests.
+        around: Context manager that is active during the tests.
         run: Function that replaces `run_pytest`.
         check: Raises `Unplayable` if a requirement is missing.
     """
@@ -96,7 +97,7 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
     failed = False
     for name in given.rows or ROWS:
-        began, commit = time.monotonic(), head()  # new commits may arrive while the row runs
+        began, commit = time.monotonic(), head()  # new commits may arrive before the row ends
         outcome, text = play(ROWS[name], given.tests, given.exhaustive)
         minutes = (time.monotonic() - began) / 60
         print(f"{name:<14} {outcome:<8} {minutes:6.1f} min  {text}", flush=True)
@@ -160,7 +161,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that import NumPy directly or another numeric library at any depth."""
+    """Return the test files that import NumPy, or another numeric library at any depth."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)
@@ -221,7 +222,7 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         codes = list(pool.map(lambda name: run_alone(clone, name), files))
-    # pytest exits with 5 if all tests of the file are exhaustive or skipped
+    # pytest exits with 5 if a file contains only exhaustive or skipped tests
     broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
     for name in broken:
         print(f"FAILED {name}", flush=True)
@@ -288,7 +289,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# Other users may not be able to read the interpreter: mount it at the same path.
+# Mount the interpreter at the same path, because other users may not be able to read the original.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)

@@ -1,11 +1,12 @@
 """Measure how many planted faults the sampled tests and the full test suite detect.
 
-Install `cosmic-ray`, and record the lines of a run with `AGENTGYM_SAMPLE_SEED=0` in the folder
-`lines` (`.ci/record_lines.py`). Then run `python .ci/plant.py --lines lines --count 200 agentgym`.
+Install `cosmic-ray`. Run the tests with `AGENTGYM_SAMPLE_SEED=0` and `.ci/record_lines.py`, which
+records the executed lines in the folder `lines`. Then run `python .ci/plant.py --lines lines
+--count 200 agentgym`.
 
-Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. Sampled
-tests that execute the faulty line run in a clone until the fault makes a test fail. If none fails,
-tests outside the sample run for the same CPU time.
+Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. In a
+clone, the script runs the sampled tests that execute the faulty line, until one test fails. If all
+tests pass, the script runs tests outside the sample for the same CPU time.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU seconds per fault, for sampled tests and for other tests each; most failures occur early.
+# CPU limit in seconds per fault: once for the sampled tests, and once for all other tests.
 SECONDS = 30
-# Timeout of a test in seconds, more than twice the duration of any test without a fault.
+# Timeout of a test in seconds; without a fault, no test takes half as long.
 HANGING = 60
-# Nearness of a test file that is named after the faulty file.
+# Proximity score of a test file that is named after the faulty file.
 OWN = 99
-# Number of test files that run first, because they detect most faults.
+# Number of test files to run first; the files nearest to a fault detect most faults.
 NEAREST = 3
 # Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0
 # Memory limit of a test process in bytes; a fault may allocate memory endlessly.
 MEMORY = 24 << 30
-# Prefixes of the mutation operators' names; all prefixes are equally likely.
+# Prefixes of the names of mutation operators. Each prefix is drawn with equal probability.
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
@@ -88,7 +89,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault with the text of the mutated file."""
+    """Planted fault; `text` is the source code of the mutated file."""
 
     file: str
     lines: range
@@ -102,7 +103,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Records:
-    """A sampled run: each test's duration and the lines that it executes."""
+    """Durations and executed lines of the tests in a sampled run."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]
@@ -122,15 +123,16 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Choose tests that execute the faulty line, nearest and cheapest first, within the time
-        limit.
+        """Choose tests that execute the faulty line and fit the time limit, nearest and fastest
+        first.
 
-        A test outside the sample is assumed to execute the same lines as the sampled cases of its
-        function. Other functions run only if they are in the fault's folder.
+        A test outside the sample is assumed to execute the same lines as the sampled cases of the
+        same test function. Other test functions are chosen only if their folder matches the fault's
+        folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
-        # Lines that only child processes execute have no recorded test.
+        # No records exist for lines that only child processes execute.
         near = max(1, len(fault.parts) - 1)
         running = running or [name for name in self.lines if nearness(fault, name) >= near]
         costs = {name: self.seconds[name] for name in running}
@@ -221,7 +223,9 @@ def places_of(source: str, operator: str) -> list[tuple[int, int]]:
 
 
 def statement(source: str, line: int) -> range:
-    """Return the lines of the innermost statement around a line, without the statement's body."""
+    """Return the lines of the innermost statement that contains a line, without the statement's
+    body.
+    """
     around = [
         (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
         for node in ast.walk(ast.parse(source))

@@ -1,6 +1,7 @@
-"""Report what this machine lacks for a Makefile target. The script must run on old Pythons too.
+"""Report what this machine lacks for a Makefile target. The script must also run on old Python
+versions.
 
-`python3 .ci/preflight.py 4` also checks that 4 GB of disk space are free.
+`python3 .ci/preflight.py 4` also checks that 4 GB of disk space is free.
 """
 
 import os

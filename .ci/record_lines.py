@@ -22,12 +22,12 @@ import pytest
 ROOT = f"{Path(__file__).parents[1]}/"
 PACKAGE = f"{ROOT}agentgym/"
 monitoring = sys.monitoring
-# a tool id that no debugger, profiler or optimizer uses
+# `sys.monitoring` id that no debugger, profiler or optimizer uses
 TOOL = 4
 Lines = set[tuple[str, int]]
 met: set[CodeType] = set()
 running: Lines = set()
-# For each test: its CPU seconds, and a bit mask of the executed lines of each file.
+# Each test's CPU seconds, and a bit mask of the executed lines of each file.
 records: dict[str, tuple[float, dict[str, int]]] = {}
 
 

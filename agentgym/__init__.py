@@ -37,7 +37,7 @@ from agentgym import envs, wrappers  # noqa: F401
 from agentgym.play import shared_chats  # noqa: F401
 from agentgym.oracles import ARMS
 
-register_plugins()  # registers other packages' worlds without importing them
+register_plugins()  # registers worlds without importing the packages that define them
 
 STRATEGIES = strategies()
 """The context strategies of the package (LOCA-bench, section 4.1); `strategies()` also lists other

@@ -4,7 +4,7 @@ import os
 import sys
 
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109 - as Python wrote it
-    del sys.path[0]  # the working folder may contain an untrusted run
+    del sys.path[0]  # the working folder may contain untrusted modules
 
 try:
     from agentgym.cli import main

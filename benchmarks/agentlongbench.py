@@ -1,7 +1,7 @@
 """Measure the cost of generating AgentLongBench logs of different lengths: `python
 benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Logs use the full item table, and each length runs in its own process. Times are CPU times.
+Logs use the table of all items, and each length runs in a separate process. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(most: int) -> None:
 
 def measure(setting: str, tokens: int) -> str:
     counts = counter("cl100k_base")
-    make_log(setting, 16_384, 0, 1, counts)  # loads the vocabulary and the items
+    make_log(setting, 16_384, 0, 1, counts)  # warm-up: load the vocabulary and the items
     begun, used = time.perf_counter(), time.process_time()
     log = make_log(setting, tokens, 0, 0, counts)
     clock, processor = time.perf_counter() - begun, time.process_time() - used

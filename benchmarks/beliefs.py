@@ -1,9 +1,10 @@
 """Measure the state hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [TASK
 …]` (needs `agentgym-suite[office]`).
 
-The table follows each task's reference plan. The columns show the number of steps, the maximum
-lengths of the known facts and of a state hint in characters, the number of steps with a partial
-hint, and the share of the known words in the next call that these hints contain.
+The script plays each task's reference plan. The columns show the number of steps, the maximum
+length in characters of all known facts and of a state hint, and the number of steps with a partial
+hint. The last column shows the share of the words needed for the next call that a partial hint
+contains.
 """
 
 from __future__ import annotations

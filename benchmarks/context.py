@@ -1,4 +1,4 @@
-"""Compare the step time of each context strategy at turn 2,000 with its step time at turn 10."""
+"""Compare each context strategy's step time at turn 2,000 with the step time at turn 10."""
 
 from __future__ import annotations
 

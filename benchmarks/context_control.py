@@ -229,7 +229,7 @@ def begin_or_guess(chat: Chat) -> ToolCall:
 
 
 class Talker(HonestReader):
-    """Policy that thinks at length and knows only the visible results."""
+    """Policy that thinks at length and uses only the visible results."""
 
     def act(self, chat: Chat) -> str:
         thought = "One page after the other, and then the next. " * 12
@@ -262,7 +262,7 @@ class Warned(HonestReader):
         return render(ToolCall("read_page", {"key": known.key}))
 
 
-# For each strategy: an agent that needs this strategy, the number of pages, and further strategies.
+# For each strategy: an agent that needs it, the number of pages, and additional strategies.
 NEEDS = {
     "clear_thinking": (Talker(), 24, ()),
     "clear_results": (Recorder(), 48, ()),
@@ -283,8 +283,8 @@ STACKS: dict[str, tuple[str, ...]] = {
 
 
 def measure(*names: str, budget: ContextBudget = BUDGET, **options: Any) -> list[str]:
-    """Return the means of the score, the replies, the tokens of all prompts and of the longest
-    prompt, the cache misses and the rewrites.
+    """Return means: score, number of replies, tokens of all prompts, tokens of the longest prompt,
+    cache misses, rewrites.
     """
     rows = []
     for seed in SEEDS:

@@ -1,9 +1,9 @@
 """Print the table of context strategies in docs/finetuning.md: `python
 benchmarks/context_training.py [FOLDER ...]`.
 
-FOLDER is an ablation of `PageWorld`, whose last call needs every earlier result. Without a folder,
-the script plays the teacher, which thinks, summarises and takes notes, and prints the teacher's
-success by context.
+FOLDER contains an ablation of `PageWorld`, a world in which the last call needs every earlier
+result. Without a folder, the script plays the teacher, which thinks, summarises and takes notes,
+and prints the teacher's success by context.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class PageWorld(World[PageConfig]):
         return (ToolCall("read_page", {"key": self.next_key}), answer)
 
     def reasoning(self, call: ToolCall) -> str:
-        """Describe only the last page, so that thoughts cannot replace the results."""
+        """Describe only the last page, so that the model cannot use its thoughts instead of the
+        results.
+        """
         if call.name == "answer":
             return (
                 "The next key is none, so this was the last page and I can answer with all values."
@@ -135,10 +137,10 @@ class PageWorld(World[PageConfig]):
             self.next_key = page[2]
 
     def read_state(self, state: str) -> None:
-        """Read the next key and the values; the keys of earlier pages no longer matter."""
+        """Read the next key and the values; earlier keys are not needed."""
         found = _STATE.search(state)
         if found is None:
-            raise ValueError(f"this text is not a state of PageWorld: {state!r}")
+            raise ValueError(f"expected a state of PageWorld, got {state!r}")
         values = re.findall("[0-9]+", found[1])
         self.values = {f"page {k}": int(value) for k, value in enumerate(values, 1)}
         self.next_key = found[2]

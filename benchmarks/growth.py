@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row; from the third column on, values are per step."""
+    """Return a table row; the third and all later columns are per step."""
     played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]

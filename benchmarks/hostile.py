@@ -23,8 +23,8 @@ import agentgym
 from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
-LIMIT = 60  # maximum CPU seconds of a measurement
-# Minimum seconds to measure, because CPU clocks are too coarse for shorter times.
+LIMIT = 60  # CPU time limit of a measurement in seconds
+# Minimum CPU seconds used in ratios, because CPU clocks are coarse.
 RESOLUTION = 0.02
 STACKS = {
     "none": "",
@@ -92,7 +92,7 @@ def make(world: str, stack: str) -> Env:
 
 
 def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
-    """Return the CPU seconds of a reply and of two short replies after the reply."""
+    """Return the total CPU seconds of a reply and the two short replies that follow."""
     reply = text(size)
 
     def play() -> None:
@@ -102,7 +102,7 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
                 break
 
     env.reset(seed=0)
-    # Take the fastest round, because other processes can only slow a round down.
+    # The fastest round is least affected by other processes.
     return min(in_fork(play) for _ in range(rounds))
 
 

@@ -1,5 +1,5 @@
 """Compare the CPU time of importing the package and making the first env with the CPU time of
-importing the dependencies. Runs alternate and use compiled bytecode.
+importing the dependencies. The script runs the programs alternately and uses compiled bytecode.
 """
 
 from __future__ import annotations

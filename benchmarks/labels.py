@@ -1,8 +1,8 @@
 """Measure the cost of step labels in the office tasks: `python benchmarks/labels.py [TASK …]
 [--length 128k]` (needs `agentgym-suite[office]`).
 
-The same oracle episode is played with and without labels in turn. Times are CPU times per step and
-include the policy.
+The oracle policy plays the same episode alternately with and without labels. Times are CPU times
+per step and include the policy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 
-# The fastest round counts, because other programs can only slow an episode down.
+# The table shows the fastest round, which is least affected by other programs.
 ROUNDS = 3
 
 

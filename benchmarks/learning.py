@@ -1,8 +1,8 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
 The script prints success on held-out instances with 95 % intervals, sampled success in training,
-and the CPU minutes of training. `--out` draws success against CPU minutes, or against steps with
-`--steps`. RUN is a folder of `agentgym train`.
+and the CPU minutes of training. `--out` plots success against CPU minutes, or against steps with
+`--steps`. RUN is a folder written by `agentgym train`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def points_of(folder: Path) -> list[Point]:
 
 
 def interval(point: Point) -> str:
-    """Format a point's success with its interval."""
+    """Format a success rate with its interval."""
     bounds = wilson(point.greedy * point.trials, point.trials)
     return f"{100 * point.greedy:.1f} [{100 * bounds.low:.0f}, {100 * bounds.high:.0f}]"
 
@@ -60,7 +60,7 @@ def row(name: str, folder: Path) -> str:
 
 @figure_style()
 def draw(runs: dict[str, list[Path]], *, steps: bool) -> Figure:
-    """Draw success against steps or CPU minutes, with a line per run and a colour per name."""
+    """Plot success against steps or CPU minutes, with one line per run and one colour per name."""
     figure = drawing.new_figure(drawing.COLUMN, 2.2)
     panel = figure.subplots()
     styles = drawing.line_styles(list(runs))

@@ -1,13 +1,13 @@
 """Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym-suite[office]`).
 
-The table shows CPU times without DuckDB's process. Drawing a state of 256K tokens should take at
+The table shows CPU times, excluding DuckDB's process. Drawing a state of 256K tokens should take at
 most 20 times as long as writing and reading the state as JSON. Resetting to the same state should
 take at most 100 ms. The other columns show the time to execute the reference plan and to check the
 final state.
 
-The argument `resets [TASK …]` measures only draws and resets. `units` prints the tokens per unit of
-each task; if the class attribute `tokens_per_unit` deviates too much, states are drawn twice.
-`lengths [TASK …]` writes docs/loca_lengths.md.
+The argument `resets [TASK …]` measures only the time to draw and reset states. `units` prints the
+tokens per unit of each task; if the class attribute `tokens_per_unit` deviates too much, states are
+drawn twice. `lengths [TASK …]` writes docs/loca_lengths.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 
-SEEDS, RESET_SEEDS = 5, 15  # other load on the machine changes single times by 20 %
+SEEDS, RESET_SEEDS = 5, 15  # several seeds, because other load on the machine changes times by 20 %
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
@@ -169,7 +169,7 @@ def write_lengths(names: list[str]) -> None:
     lines = [
         "# Environment description lengths of the office tasks",
         "",
-        f"The lengths of the smallest and the largest state over seeds 0 to {SEEDS - 1}, in cl100k tokens,",
+        f"The table shows the lengths of the smallest and the largest state over seeds 0 to {SEEDS - 1}, in cl100k tokens,",
         "and the number of steps of the reference plan with seed 0 (`python benchmarks/loca.py lengths`).",
         "",
         f"| task | {' | '.join(name.upper() for name in LENGTHS)} |",

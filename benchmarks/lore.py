@@ -1,9 +1,9 @@
 """Measure the cost of drawing and solving LORE tasks of different sizes: `python
 benchmarks/lore.py`.
 
-Every round measures all sizes, and the median of the rounds counts. One policy reads only the new
-messages of each chat. New policies read a sample of whole chats, and their time is scaled up to the
-episode.
+Every round measures all sizes, and the table shows medians over rounds. The second table compares a
+policy that reads only the new messages of each chat with policies that read whole chats (a sample,
+scaled up to the episode).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = (1, 10, 100, 350, 1_000, 10_000)
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)
-# Number of chats per episode that are read whole; the cost grows evenly, so a sample suffices.
+# Number of whole chats to read per episode; the cost grows linearly, so a sample suffices.
 SHOWN_WHOLE = 50
 
 

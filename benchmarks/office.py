@@ -2,7 +2,7 @@
 [SERVER …]` (needs `agentgym-suite[office]`).
 
 An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
-most 1 ms, or 10 ms with SQL. Sandbox runs have no limit. A server that cannot be imported is
+most 1 ms, or 10 ms with SQL. No limit applies to sandbox runs. A server that cannot be imported is
 reported and skipped.
 """
 
@@ -25,7 +25,7 @@ from agentgym.office.office import SERVERS, Office, server_class
 from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
-# Number of offices over which memory is averaged.
+# Memory is averaged over this many offices.
 LIVE = 64
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
@@ -135,7 +135,7 @@ def show_copies(names: list[str], made: float) -> None:
 def rows_of(name: str) -> Iterator[str]:
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
-        call(server, tool, arguments(0))  # exclude the imports of the first call
+        call(server, tool, arguments(0))  # the first call imports modules and is not timed
         times = milliseconds(
             lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
             ROUNDS if limit else 20,
@@ -146,8 +146,8 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does. Raises RuntimeError if the tool refuses the call, because the
-    time would be meaningless.
+    """Call a tool in the same way as an env. Raises RuntimeError if the tool refuses the call,
+    because the time would be meaningless.
     """
     try:
         return tools_of(server)[tool](arguments)

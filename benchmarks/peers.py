@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# verifiers plays a twentieth of these episodes, because its server is slow.
+# The library verifiers plays only a twentieth of these episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
 ENVS = 8
@@ -213,7 +213,7 @@ def textarena(said: Texts) -> Episode:
 
     def reset(seed: int) -> None:
         env.reset(num_players=1, seed=seed)
-        env.full_observations = {}  # the wrapper does not clear these observations between episodes
+        env.full_observations = {}  # the wrapper keeps observations of earlier episodes
         env.get_observation()
 
     def step(action: str) -> None:
@@ -371,7 +371,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
-# The package, the player and the description of a step of each library.
+# Each library's package, player and description of a step.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

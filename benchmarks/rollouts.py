@@ -1,5 +1,5 @@
-"""Measure env steps per second in each collector, with fast and slow policies and tools: `python
-benchmarks/rollouts.py`.
+"""Measure the env steps per second of each collector, with fast and slow policies and tools:
+`python benchmarks/rollouts.py`.
 
 The policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint. The
 tool sleeps in each step. The same run measures a bare loop, the vector envs of Gymnasium and, if
@@ -35,11 +35,11 @@ from agentgym import Chat, Reply, ToolCall, render
 from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
-# Numbers of slots that the argument `slots` measures.
+# Numbers of slots to measure with the argument `slots`.
 MANY = (1_000, 10_000)
-# The best round counts, because other processes can only slow a round down.
+# Take the best of several rounds, because other processes can slow a round down.
 ROUNDS = 3
-# Numbers of slots that the argument `sampler` measures.
+# Numbers of slots to measure with the argument `sampler`.
 SAMPLED = (64, 512, 4_096)
 # Seconds for which the simulated sampler is measured.
 SAMPLING = 5.0
@@ -223,7 +223,7 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
         played = collector.collect(sampler, itertools.count())
-        for _ in itertools.islice(played, slots):  # wait until the slots are at different turns
+        for _ in itertools.islice(played, slots):  # wait until slots are at different turns
             pass
         sampler.busy, sampler.replies = 0.0, 0
         start = time.perf_counter()
@@ -239,7 +239,8 @@ def resources() -> tuple[float, float]:
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
-        # User and system time follow the process name, which may contain spaces.
+        # In the `stat` file, user and system time follow the process name, which may contain
+        # spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()

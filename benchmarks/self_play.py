@@ -3,7 +3,7 @@
 
 A small transformer clones a weak scripted player of PursuitWorld-match and continues with GRPO
 against itself, its snapshots and its teacher. `rate` plays a league of the snapshots, the teacher
-and random legal play for each seed, and draws the ratings on held-out boards.
+and random legal play for each seed, and plots the ratings on held-out boards.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def train(seed: int, out: Path) -> None:
 
 
 def rate(out: Path) -> list[tuple[float, Interval]]:
-    """Return pairs of training time in CPU seconds and rating, starting with the teacher."""
+    """Return pairs of CPU seconds of training and rating, starting with the teacher."""
     points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
     seconds = {f"step {point.step}": point.seconds for point in points}
     cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]
@@ -78,7 +78,7 @@ def rate(out: Path) -> list[tuple[float, Interval]]:
     games = play_league(league, out / "league")
     print(to_markdown(league_tables(league, games)[0]))
     for reference in ("teacher", "step 0"):
-        # Ratings are relative to the first policy in the list.
+        # Put the reference policy first, because ratings are relative to the first policy.
         order = sorted(policies, key=lambda policy: policy.column != reference)
         rating = league_ratings(replace(league, policies=order), games)[last]
         print(

@@ -123,19 +123,19 @@ def growth(arm: str) -> float:
     early: list[float] = []
     late: list[float] = []
     for _ in range(ROUNDS):
-        # The turn budget exceeds the number of turns, so the episode never ends.
+        # The turn budget exceeds the number of turns, so the episode does not end.
         env = agentgym.make("ListWorld", oracles=arm, items=20, removals=20, budget_slack=3 * LONG)
         env.reset(seed=0)
         times = list(step_times(env, LONG + 100))
         early.append(statistics.median(times[:100]))
         late.append(statistics.median(times[-100:]))
-    # Take the fastest rounds, because other processes can only slow a step down.
+    # The fastest rounds are least affected by other processes.
     return min(late) / min(early)
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
     action = render(ToolCall("pop", {"id": 99}))
-    # Garbage collection is off, because its time depends on the whole process.
+    # Garbage collection is disabled, because its cost depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()

@@ -143,7 +143,7 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the larger of two overlaps: with all texts, and without texts that match a pattern."""
+    """Return the larger overlap: with all texts, or without texts that match a pattern."""
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
     return max(overlap(texts, right), overlap(rest, right))
@@ -173,7 +173,7 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Select slow products by fields; try with and without those excluded from an outlet sale."""
+    """Select slow-selling products; try with and without products excluded from an outlet sale."""
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
         custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
@@ -198,7 +198,7 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Select low-stock products; try with and without those described as discontinued."""
+    """Select low-stock products; try with and without products described as discontinued."""
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -219,7 +219,7 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Find customers with one recent order; try with and without those who refuse emails."""
+    """Find customers with one recent order; try with and without customers who refuse emails."""
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
     hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")
@@ -246,7 +246,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Count pieces in order lines; try with and without the changes that patterns find in notes."""
+    """Count pieces in order lines; try with and without changes mentioned in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()

@@ -2,9 +2,9 @@
 `agentgym-suite[office]`).
 
 The first table covers each kind of document in each task at 128K tokens. The table counts distinct
-sentences after names, dates, numbers and places are masked, the occurrences of each sentence, and
-the distinct words. The second table shows the share of tokens that the reference plan must read
-(mean of four states), and the share of the answer that regular expressions find at 64K tokens.
+sentences (with names, dates, numbers and places masked), occurrences per sentence, and distinct
+words. The second table shows the share of tokens that the reference plan must read (mean of four
+states), and the share of the answer that regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.text_policies import REGEX
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
-SHARE_SEEDS = 4  # the mean counts, because single states vary by two percentage points
+SHARE_SEEDS = 4  # averaged, because single states vary by two percentage points
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
 _NUMBERS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
@@ -160,7 +160,7 @@ def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
         values.append(loads(source, object_pairs_hook=_Read, **options))
         return values[-1]
 
-    # Servers and the plan's progress parse JSON too, so the hook is active for only one result.
+    # Servers parse JSON too, so the hook is active for only one result.
     json.loads = noting
     try:
         learn(text)

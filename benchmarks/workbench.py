@@ -1,5 +1,5 @@
 """Time sandboxed programs that use an office's files: bash, Python, packages, large files and
-concurrent runs. Compare CPU times with an interpreter outside the sandbox.
+concurrent runs. Compare CPU times inside and outside the sandbox.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from agentgym.testing import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.evaluation import percent, to_markdown
 
 PAGE = Path(__file__).with_name("audit.md")
-# Episodes per policy. Drawing an office is slow, and 60 episodes without a success show a score
-# below 0.10.
+# Number of episodes per policy. Offices are slow to draw; 60 failures suffice to show a score below
+# 0.10.
 SEEDS, OFFICE_SEEDS = 200, 60
 # Worlds in which a shortcut comes close to the ceiling need more episodes.
 MORE_SEEDS = {"GridWorld": 600}
-# Episodes for learning; an office task needs few episodes, because they differ only in ids and
+# Number of training episodes; office tasks need few, because episodes differ only in ids and
 # numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
@@ -31,18 +31,21 @@ HEAD = """# Audit: what shortcuts earn
 
 <!-- Written by `python docs/build_audit.py`. -->
 
-`agentgym audit ID` plays policies that see only a world's chat and tool schemas and do not do its task. Some policies answer
-with constants, with majority answers from other seeds, or with the first, last or longest option. Other policies apply rules
-to the words, numbers, lines and marks of the prompt and of the first, last and unnumbered page, or look answers up by budget
-and length. Other policies end the episode at once, read again, or copy other episodes.
+`agentgym audit ID` plays policies that see only a world's chat and tool schemas and ignore the
+task. Some policies answer with constants, with majority answers from other seeds, or with the
+first, last or longest option. Other policies apply rules to the words, numbers and lines of the
+prompt and of a few results, or look up answers by numbers and lengths in the prompt. Other policies
+end the episode in the first turn, repeat a read, or copy other episodes.
 
 These policies learn from successful episodes of the `train` split and play the `test` split ([splits](splits.md)). The office
 tasks never repeat an instance, so their audits use different seeds instead of splits.
 
-The ceiling of the score is fixed in advance: chance or 10 %, whichever is larger. Chance is *stated* by the world (`World.chance`),
-*enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by random calls on reserved
-seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an interval that
-contains the ceiling also holds. An interval above the ceiling is a `leak`. In all other cases, more seeds are needed.
+The ceiling of the score is fixed in advance: chance or 10 %, whichever is larger. Chance is
+*stated* by the world (`World.chance`), *enumerated* from the choices of the final tool and the
+options in the prompts, or *estimated* by random calls on reserved seeds. The verdict on a policy is
+`holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an
+interval that contains the ceiling also holds. An interval above the ceiling is a `leak`. In all
+other cases, the verdict is `undecided`, and more seeds are needed.
 
 A measure is the share of episodes with a forbidden event: {measures}.
 

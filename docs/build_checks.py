@@ -14,10 +14,11 @@ HEAD = """# The checks of the office tasks
 
 <!-- Written by `make docs` from HARMLESS and from the attribute `harmless` of the tasks. -->
 
-A task scores 1 if all outputs are right and nothing else has changed, except for the differences on this page, and 0
-otherwise. Each difference has a name: `server.part.column` for a changed record, `server.part+` for a new one,
-`server.part-` for a deleted one. The name of a file difference begins with the file's path. `output:` marks a file that
-the task requires, and `own:` a record or file that the agent created; a pattern without `own:` covers both.
+A task scores 1 if all outputs are right and nothing else has changed, except for the differences on
+this page, and 0 otherwise. Each difference has a name: `server.part.column` for a changed record,
+`server.part+` for a new record, and `server.part-` for a deleted record. The name of a file
+difference begins with the file's path. `output:` marks a file that the task requires, and `own:` a
+record or file that the agent created; a pattern without `own:` covers both.
 
 ## What counts as right
 
@@ -42,18 +43,20 @@ The checks, hints and step labels compare outputs with the same functions.
 | dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
-Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts immediately. After
-any other change to an output, the next hint suggests inspecting the output. Then the plan continues with the missing
-parts: it corrects wrong rows, events and files, and does not send an email twice.
+Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts
+as the planned call. After any other change to an output, the next hint suggests inspecting the
+output. Then the plan continues with the missing parts: it corrects wrong rows, events and files,
+and does not send an email twice.
 
-Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
-`--sample 1` runs all cases of the first law). The first law calls every tool of every server, except tools that run
-programs, on the right final state, and repeats the plan's calls with one additional argument. An unlisted difference
-must score 0, and a listed difference must keep the score. The second law applies other forms of the right state that a
-careful person would accept (names before addresses, HTML and text, line endings, drafts); the score must stay the same.
+Two test suites verify the rules on this page
+(`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`; `--sample 1` runs all cases of
+the first suite). The first suite starts from the right final state. This suite calls every tool of every server, except tools
+that run programs, and repeats the plan's calls with one additional argument. An unlisted difference must score 0, and a listed
+difference must keep the score. The second suite changes the right state into other forms that a careful person would accept
+(names before addresses, HTML and text, line endings, drafts); the score must stay the same.
 
-The checks do not understand free text. If a task asks for a name, a number or a file in a mail or title, a text that
-contains this item and then contradicts it passes.
+The checks do not understand free text. If a task asks for a name, a number or a file in a mail or
+title, a text that contains this item and then contradicts it also passes.
 
 """
 
@@ -77,10 +80,10 @@ def section(name: str, task: Any) -> str:
     text = f"\n## {name}\n"
     if task.mutable_tables:
         tables = ", ".join(f"`{table}`" for table in task.mutable_tables)
-        text += f"\nThis task changes records in {tables}, which the check compares one by one.\n"
+        text += f"\nThis task changes records in {tables}; the check compares each record.\n"
     if task.forbidden:
         parts = ", ".join(f"{HARMLESS[pattern]} (`{pattern}`)" for pattern in task.forbidden)
-        text += f"\nIn this task, these changes also fail: {parts}.\n"
+        text += f"\nIn this task, the following changes fail too: {parts}.\n"
     return text + (f"\n{table(task.harmless)}" if task.harmless else "")
 
 

@@ -1,7 +1,7 @@
 """Write docs/controls.md: controls of the oracle method, and the coverage of the intervals.
 
-`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all. Worlds with
-results in runs/controls are not played again. `--coverage N` also simulates N studies.
+`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all worlds.
+Worlds with results in runs/controls are not played again. `--coverage N` also simulates N studies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
-# For each world, the reason why a planted deficit is not found.
+# For each exceptional world, the reason why a planted deficit is not found.
 REASONS = {
     "AcademicWarning": (
         "distraction is not found, because the plan has six or seven turns at any size, so the chat "
@@ -43,10 +43,11 @@ HEAD = """# Controls of the oracle method
 TAIL = """
 ## Equal openings count once
 
-A policy whose randomness depends only on the text, such as a model at temperature 0, gives equal texts the same reply.
-Seeds with the same first prompt and reply are therefore one cluster. With 1 to 20 different openings among 20 seeds, at least 93 %
-of the intervals contain the true rate and effect (`tests/training/evaluation/test_clusters.py`).
-Scripted policies are not affected: they draw by instance.
+A policy whose randomness depends only on the text, such as a model at temperature 0, gives equal
+texts the same reply. Seeds with the same first prompt and reply are therefore one cluster. With 1
+to 20 different openings among 20 seeds, at least 93 % of the intervals contain the true rate and
+effect (`tests/training/evaluation/test_clusters.py`). Scripted policies are not affected, because
+their random draws depend on the instance.
 """
 
 

@@ -1,4 +1,4 @@
-"""Write docs/gallery.md and its figures: `python docs/build_gallery.py [NAME ...]`.
+"""Write docs/gallery.md and the figures on this page: `python docs/build_gallery.py [NAME ...]`.
 
 The script runs the page's commands in runs/gallery, which keeps finished episodes, and saves each
 figure in light and dark colours. `--page` only rewrites the page.
@@ -17,8 +17,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE, FOLDER = DOCS / "gallery.md", DOCS / "gallery"
 RUNS = DOCS.parent / "runs" / "gallery"
-# SVG replacements for each theme of the site: the background, lines, and text, which is black
-# unless a figure sets the colour.
+# For each theme of the site, SVG replacements for the colours of the background, lines and text.
 THEMES = {
     "light": {},
     "dark": {"#ffffff": "#131416", "#000000": "#cfd0d0", "<text ": '<text fill="#cfd0d0" '},

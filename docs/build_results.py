@@ -60,11 +60,11 @@ OTHER_LENGTHS = (16_000, 64_000, 96_000, 128_000, 256_000)
 
 
 def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
-    """Return the settings and policies of all studies by study name."""
+    """Return a mapping from study names to settings and policies."""
     found = {}
     for entry in agentgym.worlds():
         world = short(entry)
-        if issubclass(entry.world, OfficeTask):  # office presets set only the length
+        if issubclass(entry.world, OfficeTask):  # presets of office tasks set only the length
             found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
             others = study([world], axis="length", horizons=OTHER_LENGTHS)
             found[f"{world}-lengths"] = others, POLICIES
@@ -80,7 +80,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     found["scratch"] = six, models(SCRATCH)
     python = study(["ListWorld"], {"dialect": "python", "max_failed_rounds": 1}, horizons=(2, 3, 4))
     found["smollm2"] = python, models(SMOLLM2, max_new_tokens=24, batch_size=64)
-    # Slow studies, those of presets, start first.
+    # Studies of presets are slow, so they start first.
     return dict(sorted(found.items(), key=lambda item: not item[0].endswith("presets")))
 
 
@@ -93,7 +93,7 @@ def study(worlds: list[str], options: dict[str, Any] | None = None, **more: Any)
 
 
 def models(folders: Mapping[str, str], **options: Any) -> list[PolicyConfig]:
-    """Return the models that are trained already."""
+    """Return the models that are already trained."""
     model = ModelOptions(**options)
     trained = {label: name for label, name in folders.items() if Path(name, "config.json").exists()}
     return [PolicyConfig(name, label=label, model=model) for label, name in trained.items()]
@@ -115,7 +115,7 @@ def play(
     submission = Submission.of(out)
     if reasons := list(objections(submission, out, replays=0)):
         raise ValueError("; ".join(reasons))
-    # A rerun must not change the commit that the file names.
+    # Keep the stored commit if a rerun gives the same results.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
     # The profile of an office task covers only the two main lengths.
@@ -132,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def profiles(out: Path) -> dict[str, list[str]]:
-    """Return the rows of the profile table by world; trained models have no rows."""
+    """Return the rows of the profile table for each world, without trained models."""
     lengths: dict[str, dict[int, list[tuple[int, int]]]] = {}
     cl100k = counter("cl100k_base")
     for trajectory in log_of(out):

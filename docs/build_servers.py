@@ -13,10 +13,10 @@ HEAD = """# The office and the published servers
 <!-- Written by `make docs` from tests/office/published. -->
 
 The office servers offer the tools of the servers published with LOCA-bench, with the same names and
-parameters. JSON results have the same keys and types. A test calls every tool and compares the form of
-the results. The wording of descriptions and messages is new. Where a published server is broken or
-returns wrong facts, the office server follows the real service; this page lists those tools. In all
-servers
+parameters. JSON results have the same keys and types. A test calls every tool and compares the
+result's form with the published one. The wording of descriptions and messages is new. Where a
+published server is broken or returns wrong facts, the office server follows the real service; this
+page lists those tools. In all servers
 
 * a refused call is flagged as an error, explains the reason and changes nothing;
 * an unknown parent of a list (a course, a folder, a bucket) is an error, not an empty list;

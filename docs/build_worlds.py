@@ -50,7 +50,7 @@ Each office task has the presets `-8k`, `-16k`, `-32k`, `-64k`, `-96k`, `-128k` 
 `length`. For example, `ABTesting-8k` is `length=8000`.
 """
 
-# The title and the page of each folder of worlds.
+# For each folder of worlds, its title and page.
 PAPERS = {
     "lumina": ("LUMINA", "papers/lumina.md"),
     "lore": ("LORE (TaskWeaver)", "papers/lore.md"),
@@ -99,7 +99,7 @@ def section(world: type[Any], entries: list[Entry]) -> str:
     _, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
     text = f"### {world.__name__}\n\n"
-    # The presets of office tasks are listed once, in OPTIONS.
+    # OPTIONS lists the presets of all office tasks.
     if shown and not issubclass(world, OfficeTask):
         text += f"Presets: {', '.join(shown)}.\n\n"
     return text + options_table(world)

@@ -41,7 +41,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(HERE / "scorer.js")
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # generated tables skip a heading level
+suppress_warnings = ["myst.header"]  # some generated pages skip a heading level
 # Type hints refer to other projects, and an offline build cannot load their inventories.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -63,7 +63,7 @@ def literal_tables(*arguments: Any) -> None:
 
 
 def skip_tuple_fields(*arguments: Any) -> bool | None:
-    """Skip the fields of named tuples, because the class docstrings describe these fields."""
+    """Skip the fields of named tuples, which the class docstrings describe."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
 
 

@@ -1,9 +1,9 @@
-"""Context study: measure success and cost of each strategy for full context windows.
+"""Context study: compare the success and cost of strategies for full context windows.
 
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
 
 Prints: success, trajectory length, hidden tokens and summary tokens of each strategy. The scripted
-agent uses only its observations; --policy replaces this agent.
+agent uses only its observations; use --policy to evaluate another agent.
 """
 
 import argparse

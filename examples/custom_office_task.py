@@ -24,7 +24,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
 
     servers = ("filesystem", "email", "claim_done")
     outputs = (FILE,)  # the files that the agent may create
-    tokens_per_unit = 165.0  # about the length of an email
+    tokens_per_unit = 165.0  # approximate length of an email in tokens
     text = f"Add up the invoices in my inbox. Write the total in EUR with two decimals to {FILE}."
 
     def draw(self, size: int) -> None:  # fills the servers; all random numbers come from self.rng

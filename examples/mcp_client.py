@@ -1,4 +1,4 @@
-"""MCP: an agent framework in another process plays an episode, which is scored as for any policy.
+"""MCP: an agent framework in another process plays an episode and gets a score.
 
 `agentgym serve` offers an episode on stdin and stdout to the client of the package `mcp`. With
 --out, each call is recorded as a turn.
@@ -22,7 +22,7 @@ from agentgym.training.evaluation import Result, load_results
 
 
 def choose_calls(task: str) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the calls that solve ListWorld; replace this with your agent."""
+    """Yield the calls that solve ListWorld; replace this function with your agent."""
     initial, target = (re.findall(r"\d+", line) for line in re.findall(r"list: (.*)", task))
     place = 0
     for item in initial:

@@ -26,7 +26,7 @@ class GuessWorld(World[GuessConfig]):
 
     Config = GuessConfig
     parallel_calls = False  # one call per reply
-    observes = True  # the world itself calls `read_result`, and so does a policy's copy
+    observes = True  # `read_result` also updates the world itself
 
     def generate(self) -> None:  # draws the instance; all random numbers come from self.rng
         self.number = int(self.rng.integers(1, self.config.highest + 1))
@@ -48,8 +48,8 @@ class GuessWorld(World[GuessConfig]):
     def score(self) -> float:  # the reward of the episode
         return float(self.done)
 
-    def optimal_calls(self) -> Sequence[ToolCall]:  # guesses after which success is still certain
-        rest = 2 ** (self.turns_left - 1) - 1  # the numbers that later turns can tell apart
+    def optimal_calls(self) -> Sequence[ToolCall]:  # guesses that keep success certain
+        rest = 2 ** (self.turns_left - 1) - 1  # later turns can distinguish this many numbers
         optimal = range(max(self.low, self.high - rest), min(self.high, self.low + rest) + 1)
         return CallSet("guess", "number", optimal)
 
@@ -60,7 +60,7 @@ class GuessWorld(World[GuessConfig]):
             self.high = min(self.high, call.arguments["number"] - 1)
 
     @classmethod
-    def read_task(cls, task: str) -> "GuessWorld":  # the world that a task text describes
+    def read_task(cls, task: str) -> "GuessWorld":  # rebuilds the world from the task text
         world = cls(GuessConfig(), 0)
         world.low, world.high, world.max_turns = map(int, re.findall(r"\d+", task))
         return world

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, Counter[str]]:
             total = reward  # shared by all agents
             env.step(None)
         elif info["waiting"]:
-            env.step("")  # this agent waits for a message
+            env.step("")  # this agent is waiting for a message
         else:
             (reply,) = policy([chat])
             print(f"--- {agent}\n{reply.text}")

@@ -20,7 +20,7 @@ HELD_OUT = 1_000_000  # the first held-out seed; training uses smaller seeds
 
 
 def make_env(size: int) -> gymnasium.Env:
-    """Make a board with masked menu actions and a turn budget without slack."""
+    """Make a board with a menu of actions, action masks and a minimal turn budget."""
     board = agentgym.make("GridWorld", size=size, budget_factor=1.0, budget_slack=0)
     return FeatureObservations(DiscreteActions(board))
 

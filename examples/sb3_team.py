@@ -22,7 +22,7 @@ HELD_OUT = 1_000_000  # the first held-out seed; training uses smaller seeds
 
 
 class Masks(VecEnvWrapper):
-    """Wrapper that reads the masks from the ends of the observations, for MaskablePPO."""
+    """Wrapper that extracts MaskablePPO's action masks from the ends of the observations."""
 
     def seed(self, seed: int | None = None) -> Any:
         self.first = seed  # SuperSuit seeds only resets
@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
     given = parser.parse_args(arguments)
     options = {"items": 4, "removals": 2, "budget_factor": 1.0, "budget_slack": 0}
     team = DiscreteTeam(agentgym.parallel_env("ListWorld-team", **options))
-    agents = supersuit.pettingzoo_env_to_vec_env_v1(team)  # one vector entry per agent
+    agents = supersuit.pettingzoo_env_to_vec_env_v1(
+        team
+    )  # the agents become entries of a vector env
     envs = Masks(supersuit.concat_vec_envs_v1(agents, 8, 0, "stable_baselines3"))
     settings = {"n_steps": 64, "batch_size": 256, "learning_rate": 3e-3, "gamma": 0.95}
     learner = MaskablePPO("MlpPolicy", envs, seed=given.seed, device="cpu", **settings)

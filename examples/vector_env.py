@@ -1,4 +1,4 @@
-"""Vector env: as usual in Gymnasium, a policy plays many envs at once with batches of chats.
+"""Vector env: a policy plays many Gymnasium envs in parallel with batches of chats.
 
 Each env runs in a separate process; `--mode sync` runs all envs in this process.
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
     options = parser.parse_args(arguments)
 
-    # or any policy that accepts chats, such as an EndpointPolicy
+    # any other policy that accepts chats also works
     policy = NoisyPolicy("ListWorld", p=0.1)
     envs = gymnasium.make_vec(
         "agentgym/ListWorld-v0", options.envs, options.mode, oracles="S", items=6

@@ -1,4 +1,4 @@
-"""Audit a world with a battery of shortcuts: policies that ignore the task must not be rewarded.
+"""Audit a world: policies that ignore the task (shortcuts) must not earn rewards.
 
 Shortcuts learn from demonstrations on training seeds and play test seeds.
 """
@@ -39,11 +39,11 @@ from agentgym.text.tools import Tool
 from agentgym.training.evaluation import Interval, Table, percent, wilson
 from agentgym.world.config import Config
 
-# ceiling of a shortcut's score, unless the chance score is higher
+# maximum score allowed for a shortcut, unless the chance score is higher
 CAP = 0.10
 # with fifteen or more shortcuts, 95 % intervals would often misjudge at least one
 CONFIDENCE = 0.99
-# Audited episodes start at seed 0, so the three seed ranges never overlap.
+# First seeds of random play and of training; audits start at seed 0, so no ranges overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
 # shares of episodes that are reported alongside scores
@@ -58,7 +58,7 @@ class AuditConfig(Config):
 
     Attributes:
         world: The id of a world or preset.
-        seeds: Episodes per policy; 60 episodes without a success show a score below 0.10.
+        seeds: Number of episodes per policy; after 60 failures, the interval ends below 0.10.
         demonstrations: The number of episodes from which shortcuts learn.
         options: Options of the world.
         splits: Whether demonstrations use the train split and audits the test split; if not, both
@@ -74,7 +74,7 @@ class AuditConfig(Config):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The maximum score allowed for a shortcut, fixed before any shortcut plays.
+    """Maximum score allowed for a shortcut, fixed before any shortcut plays.
 
     The source of `chance` is `stated` (by the world), `enumerated` (from schemas and prompts) or
     `estimated` (from random calls on reserved seeds).
@@ -90,7 +90,7 @@ class Ceiling:
     def verdict(self, interval: Interval) -> str:
         """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        If `chance` reaches the cap, a score consistent with it also holds.
+        If `chance` reaches the cap, an interval that contains the ceiling also holds.
         """
         if interval.low > self.value:
             return "leak"
@@ -99,7 +99,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Row:
-    """Result of one policy or measure.
+    """Audit result of one policy or one measure.
 
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
@@ -147,7 +147,7 @@ class Audit:
 def run_audit(
     config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
 ) -> Audit:
-    """Play all shortcuts in a world; `on_progress` receives the number of newly played seeds."""
+    """Play all shortcuts in a world, and call `on_progress(1)` after each seed."""
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
     starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
@@ -213,7 +213,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling from the stated chance, the options in prompts, or random play."""
+    """Return the maximum score of a shortcut; `stated` is the chance score that a world states."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -222,7 +222,7 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # The sampling error of a chance above the cap must not cause a `leak` verdict.
+    # A chance score above the cap has a sampling error, which must not cause a `leak` verdict.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
@@ -237,9 +237,9 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of distinct calls of a tool, or 0 if this number is unlimited or 1."""
+    """Return how many different calls a tool accepts, or 0 if the number is infinite or 1."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    total = prod(map(_count, properties.values()))  # 1 if only one call exists
+    total = prod(map(_count, properties.values()))
     return 0 if total == 1 else total
 
 
@@ -254,5 +254,5 @@ def _count(schema: Mapping[str, Any]) -> int:
 
 
 def score_interval(scores: Sequence[float]) -> Interval:
-    """Return the mean of scores in [0, 1] with its 99 % Wilson interval, which is conservative."""
+    """Return the mean of scores in [0, 1] with a conservative 99 % Wilson interval."""
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -1,4 +1,4 @@
-"""Policies that ignore the task: constants, prompt options, learnt rules and copies.
+"""Policies that ignore the task and use constants, prompt options, learnt rules or copies.
 
 The policies see the chat and the tool schemas, and learn from successful episodes.
 """
@@ -18,12 +18,12 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Function that makes a probe's calls in each training episode and returns the transcripts.
+# A function that makes a probe's calls in each training episode and returns the transcripts.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
 # maximum number of answers to try if a wrong answer does not end the episode
 _TRIES = 3
-# maximum number of ways to try to end an episode at once
+# maximum number of final calls to try in the first turn
 _ENDS = 8
 
 
@@ -57,7 +57,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first; each call uses the next guess for every argument."""
+        """Yield calls, the likeliest first."""
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
@@ -98,7 +98,7 @@ class OptionAnswer:
         self.name, self._answer, self._choose = name, answer, choose
 
     def act(self, seen: Transcript) -> Calls:
-        """Answer once, with the option."""
+        """Answer with the chosen option in the first turn."""
         listed = options(seen.task)
         if seen.turns or not listed or len(self._answer.guesses) != 1:
             return ()
@@ -110,13 +110,13 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls and answers by a rule learnt on other seeds."""
+    """Shortcut that makes some calls and then answers by a rule learnt on other seeds."""
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
 
     def act(self, seen: Transcript) -> Calls:
-        """Probe, then answer, then try the next guesses."""
+        """Make the initial calls, then try one guess per turn."""
         turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
         before = self._repeats if probes else 0
         if turn < before:
@@ -142,7 +142,7 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent calls with arguments from learnt positions."""
+    """Shortcut that repeats frequent calls, with arguments from learnt positions in the text."""
 
     name = "copy of another episode, arguments by position"
 
@@ -165,7 +165,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in calls that neither appear in the task nor were chosen by the policy."""
+    """Return the ids used in calls, except ids that appear in the task."""
     ids = set()
     for exchange in seen.turns:
         for call, _ in exchange:
@@ -178,14 +178,14 @@ def opaque_ids(seen: Transcript) -> set[str]:
     return ids
 
 
-# Parameters that take ids. A policy chooses sheet ranges, paths and dates itself.
+# Parameters that take ids. Sheet ranges, paths and dates are not ids.
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
-# Ids that are too long to recur by chance, and are neither dates nor numbers.
+# An id must be too long to recur by chance, and must not be a date or a number.
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return all shortcuts, learnt from successful episodes."""
+    """Learn all shortcuts from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     calls = {_text(call): call for call in reversed(finals)}

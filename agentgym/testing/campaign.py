@@ -25,8 +25,8 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        barren: The number of consecutive episodes without a reply, because the env cannot start.
-        causes: The number of findings of each cause.
+        barren: The number of consecutive episodes in which the env could not start.
+        causes: The number of findings with each cause.
     """
 
     texts: int = 0
@@ -44,7 +44,7 @@ class Tally:
 
 
 class Campaign:
-    """A fuzzing run over some or all ids, with `texts` replies per id."""
+    """Fuzzing run that plays `texts` replies for each id."""
 
     def __init__(self, ids: Sequence[str] = (), *, texts: int = 200, seed: int = 0) -> None:
         check_int("texts", texts, 1, 10**9)
@@ -64,7 +64,7 @@ class Campaign:
                 on_progress(sum(each.texts for each in self.tallies.values()))
 
     def table(self) -> Table:
-        """Return a row per id: texts, calls and faults."""
+        """Return a table with the numbers of replies, calls and faults of each id."""
         rows = []
         for env_id, tally in self.tallies.items():
             rows.append([env_id, str(tally.texts), str(tally.calls), str(len(tally.causes))])

@@ -11,14 +11,13 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Number of episodes with the same instance, because drawing a large office takes long.
+# Number of episodes that share an instance, because large offices are slow to draw.
 _EPISODES_PER_INSTANCE = 8
-# Context windows in tokens: the first overflows at once, the others cause early and late edits.
+# Context windows in tokens; the smallest overflows in the first turn.
 _WINDOWS = (500, 2_000, 12_000)
-# The conventional name of the option for additional turns.
+# The conventional name of the option that grants additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
-# the paper's arms, and an arm with wrong hints and a placebo
 _ARMS = (*ARMS, "P0.5S_")
 
 
@@ -52,7 +51,7 @@ class Finding:
     """A violation of a law by an env, with the data to reproduce it.
 
     Attributes:
-        kind: The law: `raise`, `result`, `state`, `copy`, `repeat` or `oracle`.
+        kind: The violated law: `raise`, `result`, `state`, `copy`, `repeat` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
     """
@@ -87,7 +86,8 @@ def all_ids() -> list[str]:
 
 
 def draw_options(case: Case) -> dict[str, Any]:
-    """Choose a case's options, which rotate through dialects, arms, labels, strategies and windows.
+    """Choose a case's options; successive cases use different dialects, arms, labels, strategies
+    and windows.
 
     Raises ValueError if the id is unknown or the env cannot be made even without wrappers.
     """
@@ -127,6 +127,6 @@ def _context(turn: int) -> dict[str, Any]:
         "context": "+".join(chosen),
         "window": _WINDOWS[turn // 2 % len(_WINDOWS)],
     }
-    if "programmatic" in chosen:  # an endless loop runs until this limit
+    if "programmatic" in chosen:  # an endless loop in model-written code runs until this limit
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context

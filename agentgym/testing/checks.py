@@ -1,4 +1,4 @@
-"""Laws of every step, which define the results that an env may return for any reply."""
+"""Laws for every step: the results that an env may return for a reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
-# the five results of a Gymnasium step
 StepResult = tuple[Any, Any, Any, Any, Any]
 
 _ROLES = frozenset(get_args(Role))
@@ -31,7 +30,7 @@ def to_jsonable(value: Any) -> Any:
 def faults_of_result(
     env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
 ) -> Iterator[str]:
-    """Yield the errors in the result of a step, or of a reset (reward 0)."""
+    """Yield the errors in the result of a step; a reset counts as a step with reward 0."""
     chat, reward, terminated, truncated, info = result
     if not env.observation_space.contains(chat):
         yield f"the observation is not in the space: {type(chat).__name__}"
@@ -107,7 +106,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Report whether none of a reply's calls had an effect."""
+    """Return whether no call of a reply had an effect."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
@@ -135,7 +134,7 @@ def parting(one: Sequence[str], two: Sequence[str]) -> str:
 
 
 def describe_result(before: Chat, result: StepResult) -> str:
-    """Format a step's new messages and the rest of the result."""
+    """Format a step's result as JSON, with only the new messages."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]

@@ -1,4 +1,4 @@
-"""All laws of a world in one run, as shown by `agentgym check`."""
+"""Check all laws of a world; used by `agentgym check`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law and the required hooks; `check` raises `BrokenLaw`."""
+    """A law and the hooks that it requires; `check` raises `BrokenLaw` for a violation."""
 
     name: str
     check: Callable[[str], object]
@@ -33,7 +33,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """Verdict on one law: `holds`, `broken` or `skipped`; `line` is code that reproduces an error."""
+    """Verdict on one law: `holds`, `broken` or `skipped`; `line` reproduces a violation."""
 
     name: str
     verdict: Verdict
@@ -43,7 +43,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws for this many instances, fastest first."""
+    """Return the laws, fastest first; most laws are checked on `seeds` instances."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),

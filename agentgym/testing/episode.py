@@ -33,9 +33,9 @@ from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
-# a copy of the env also plays one in this many steps
+# one in this many steps is also played in a copy of the env
 _COPY_EVERY = 10
-# To save time, larger states are compared only after some of the refused replies.
+# State size in bytes above which only some refused replies are checked for changes.
 _STATE_BYTES = 300_000
 # maximum number of suggested calls per hook, since a world may suggest thousands
 _SUGGESTED = 50
@@ -147,7 +147,7 @@ class _Player:
     ) -> tuple[StepResult, bytes]:
         self.report.actions.append(action)
         state = state or state_of(env)
-        # Always draw the same number of values; otherwise, checks would change later replies.
+        # Always draw three values, so that optional checks never change later replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = [0, 1, 2] if self.thorough else [int(draws[1] * 3)]

@@ -1,6 +1,6 @@
-"""Guess answers by constants, rules and lookups that are learnt from examples.
+"""Guess answers with constants, rules and lookup tables learnt from examples.
 
-If a rule, such as the last option, finds the answers of other episodes, the world has a leak.
+A rule, such as choosing the last option, must not find the answers of other episodes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _ENDS = 12
 _MARKS = 6
 # minimum share of examples in which a marker word shares a line with the answer
 _MARK_SHARE = 0.6
-# maximum line length in characters; a longer line is not a record
+# maximum length in characters of a line that may contain the answer
 _LINE_CHARS = 2_000
 # Maximum length in characters; the middle of longer texts is removed to save time.
 _TEXT_CHARS = 40_000
 # number of rules to keep per feature value
 _RULES = 10
-# Budgets and sizes are among the first or last numbers of a prompt.
+# number of positions to read from a prompt, which usually starts or ends with budgets and sizes
 _PLACES = 8
 
 
 @dataclass(frozen=True)
 class Selector:
-    """Rule that selects a part of an observation.
+    """Rule that selects a word, number or segment from an observation.
 
     Attributes:
         source: The text to read: `task`, or `result` for the results of the last reply.
         unit: The kind of part: `words`, `numbers` or `segments` between separators.
-        mark: A word that the line must contain; empty for any line.
+        mark: A word that the selected line must contain; empty for any line.
     """
 
     source: str
@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules that find an answer and use no marker word."""
+    """Yield the rules without a marker word that find an answer."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))
@@ -138,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules that read the answer from a line with a marker word."""
+    """Return rules that read the answer from a line that contains a marker word."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
@@ -181,7 +181,7 @@ def _number(place: int) -> Feature:
     return feature
 
 
-# simple features of an observation that must not predict the answer
+# simple features of an observation, which must not predict the answer
 FEATURES: Mapping[str, Feature] = {
     "nothing": lambda seen: "",
     "length of the prompt": lambda seen: str(len(seen.task)),
@@ -194,7 +194,7 @@ FEATURES: Mapping[str, Feature] = {
 
 @dataclass
 class Guess:
-    """Lookup of the answer by a feature of the observation, learnt from examples.
+    """Guesser that chooses a rule according to one feature of the observation.
 
     `rules` lists the best rules for each feature value, best first.
     """
@@ -218,14 +218,14 @@ class Guess:
 
 
 def learn_guess(examples: Sequence[Example]) -> Guess:
-    """Return the guess with the feature that performs best on held-out examples."""
+    """Return a guesser with the feature that performs best on held-out examples."""
     lessons = list(_lessons(examples))
     halves = lessons[::2], lessons[1::2]
 
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # `max` prefers the first, simplest feature
+    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first and simplest feature
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:

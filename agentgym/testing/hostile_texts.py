@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from string import Template
 
-# A key of a JSON object, which becomes an argument name in Python.
+# Matches a JSON key, which becomes the name of a Python argument.
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values. JSON would combine the surrogate pair into one character.
+# Argument values. In the JSON file, the surrogate pair would become one character.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",

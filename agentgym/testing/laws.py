@@ -1,4 +1,4 @@
-"""Laws of every world, as functions for tests and for `agentgym check`.
+"""Laws that every world must obey, as functions for tests and for `agentgym check`.
 
 Each law raises `BrokenLaw` with a line of Python that reproduces the error.
 """
@@ -35,14 +35,14 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# Replies after which an episode counts as endless, ten times the longest budget.
+# Maximum number of replies before an episode counts as endless: ten times the longest budget.
 MOST_REPLIES = 20_000
-_NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
+_NOISE = 0.3  # error rate of a scripted policy, low enough that most episodes are long
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# Importing a world's module may print.
+# The script redirects stdout, because importing a world's module may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -85,7 +85,7 @@ def world_of(env_id: str) -> type[World[Any]]:
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that sometimes errs, or a random policy if the world lacks the hooks."""
+    """Return a policy that sometimes errs, or a random policy if the world lacks hooks."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -118,7 +118,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
-    path = os.pathsep.join(filter(None, sys.path))  # the world may be defined in a user's folder
+    path = os.pathsep.join(filter(None, sys.path))  # the world's module may be in any folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, modules, *env_ids],
@@ -136,7 +136,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
-    """Check that Python's and NumPy's global generators are untouched."""
+    """Check that a world leaves the global random generators of Python and NumPy untouched."""
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in arms:
         rollout(erring_policy(env_id), registry.make(env_id, oracles=arm, labels=True), 1)
@@ -150,7 +150,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Check that random play stays in the spaces and is rewarded only at the end."""
+    """Check that random play stays in the spaces and that only the last step is rewarded."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -211,7 +211,7 @@ def check_dialect(env_id: str, dialect: Dialect) -> None:
 
 
 def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
-    """Check that an agent that does nothing scores 0 and is truncated."""
+    """Check that an agent that does nothing scores 0 and that the turn budget ends the episode."""
     env = registry.make(env_id)
     for seed in seeds:
         line = f"{make_line(env_id, seed)}; env.step({_IDLE!r})  # until it ends"
@@ -348,7 +348,7 @@ def check_hints_change_nothing(env_id: str) -> None:
 
 
 def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
-    """Check that hostile and random replies break no law of a step."""
+    """Check that no hostile or random reply violates a law."""
     campaign = Campaign([env_id], texts=texts, seed=seed)
     campaign.run()
     for finding in campaign.findings:
@@ -359,7 +359,7 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
 
 
 def check_spec(env_id: str, **options: Any) -> None:
-    """Check that a JSON spec makes the same env again."""
+    """Check that a JSON spec recreates the env."""
     env = registry.make(env_id, **options)
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None

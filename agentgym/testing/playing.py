@@ -17,10 +17,9 @@ from agentgym.text.parsing import render
 from agentgym.text.tools import Tool
 from agentgym.world.world import has_hook
 
-# a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# Maximum number of replies of a shortcut; copied episodes are shorter.
+# Maximum number of replies per episode; episodes that shortcuts copy are shorter.
 _MAX_REPLIES = 500
 # number of random episodes to try per demonstration if optimal calls are unknown
 _SEARCHES = 50
@@ -43,7 +42,7 @@ class Transcript:
         return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
-        """Return the transcript before a turn, counted from 0."""
+        """Return the transcript before a turn; turns are counted from 0."""
         return Transcript(self.task, self.tools, self.turns[:turn])
 
 
@@ -59,7 +58,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode in which `act` chooses the calls; return the score and the transcript.
 
-    If the env refuses several calls in one reply, each call becomes a reply of the same turn.
+    If the env limits the calls per reply, the calls are split over several replies.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):

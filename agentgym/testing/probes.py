@@ -26,20 +26,20 @@ from agentgym.text.tools import Toolset
 
 # The header of an SQLite database; two databases with the same records may have different bytes.
 _SQLITE = b"SQLite format 3\x00"
-# Types that are compared as a whole.
+# Types whose values are compared directly rather than part by part.
 _VALUES = (
     *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
     *(types.FunctionType, types.BuiltinFunctionType),
 )
-# Index of the state in the list of an object's pickled parts.
+# Index of the state in the tuple that `__reduce_ex__` returns.
 _STATE = 2
-# Fields of a team's state, except worlds and mail, which is delivered after each cycle.
+# Fields of a team to compare; mail is excluded, because it is delivered after each cycle.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
 _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return the pickled worlds and mounted toolsets of an episode, without the turn number."""
+    """Return an episode's pickled worlds and toolsets, with the turn number set to 0."""
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
         team = inner.game.team
@@ -67,7 +67,7 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 def differences(before: bytes, after: bytes) -> list[str]:
     """Return the differences between two states, each with its path and both values.
 
-    Different pickles of equal content (shared objects, set order, database pages) count as equal.
+    Differences in shared objects, set order or database pages are ignored.
     """
     if before == after:
         return []
@@ -124,7 +124,6 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop cached properties that only one of the objects has computed."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):
@@ -164,7 +163,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env: another env, or the same env with a snapshot."""
+    """A copy of an env: a separate env, or the same env with a snapshot."""
 
     how: str
     env: gymnasium.Env[Any, Any]
@@ -172,7 +171,9 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a clone (`way` 0), an unpickled copy (1) or, without wrappers, a snapshot (2)."""
+    """Return a clone (`way` 0), an unpickled copy (1) or, for an env without wrappers, a snapshot
+    (2).
+    """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
     if way:

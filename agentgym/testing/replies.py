@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A key and value of JSON in a result; the value may suit an argument of the same name.
+# JSON key and value in a result; the value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
@@ -37,8 +37,8 @@ _VALUES_PER_EPISODE = 40
 _FINAL_SHARE = 0.04
 _MAX_REPLY = 200_000
 
-# Weights of the kinds of replies. Half of the replies fit a schema, because only valid calls can
-# change the world.
+# Probabilities of the kinds of replies. Half of the replies fit a schema, because only valid calls
+# can change the world.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -72,7 +72,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a string from the episode, preferably with this name, or a random string."""
+        """Return a string from the episode, preferably one with the given name, or a random string."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -81,14 +81,14 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return an integer from the episode, preferably with this name."""
+        """Return an integer from the episode, preferably one with the given name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of this type and name; the name `course_id` falls back to `id`."""
+        """Return a value with the given type and name; the name `course_id` falls back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -162,7 +162,7 @@ class ReplyGenerator:
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
         call = self._call(tools, hostile=0.0)
-        mark = "\u2603"  # a value that no legal call contains
+        mark = "\u2603"  # a marker that no legal call contains
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
         text = render(ToolCall(call.name, arguments), self.dialect)
         return text.replace(f'"{mark}"', self._pick(LITERALS))

@@ -105,7 +105,7 @@ def _directive(module: ModuleType, name: str) -> str:
     elif inspect.isroutine(value):
         kind = "autofunction"
     else:
-        # For constants, autodoc would show the docstring of the value's type.
+        # For a constant, autodoc would show the docstring of the constant's type.
         kind, options = "py:data", [f":value: {cut(repr(value), 200)}"]
     return _eval(f".. {kind}:: {full}", options)
 

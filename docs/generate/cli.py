@@ -48,7 +48,9 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> str:
-    """Return the default as on the command line; defaults that depend on the machine are omitted."""
+    """Return the default of a command line option, or nothing if the default depends on the
+    machine.
+    """
     value = parameter.default
     if parameter.name == "workers":
         return "the number of processors"

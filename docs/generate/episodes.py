@@ -1,4 +1,4 @@
-"""Play the episodes that pages show, with a fixed seed."""
+"""Play the episodes shown on documentation pages, with a fixed seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def play(
 ) -> Played | MissingRequirement:
     """Play an episode, or return a note if the host lacks a requirement."""
     try:
-        # The build fails, so that a fault of the package or the host does not appear on a page.
+        # A fault of the package or the host stops the build instead of appearing on a page.
         env: Any = agentgym.make(env_id, on_fault="raise", **options)
     except MissingRequirement as error:
         return error

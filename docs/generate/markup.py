@@ -37,7 +37,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def raw_html(text: str) -> str:
-    """Return HTML in a code fence that the HTML cannot close."""
+    """Return HTML in a code fence, with backticks escaped."""
     return f"```{{raw}} html\n{text.replace('`', '&#96;')}\n```\n"
 
 
@@ -53,7 +53,7 @@ def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
 
 def _message(message: Message, limit: int) -> str:
     text = html.escape(cut((message.raw or message.text).strip(), limit))
-    # No blank lines, which would end the HTML block in plain Markdown renderers.
+    # The HTML contains no blank lines, which would end an HTML block in Markdown.
     images = "".join(
         f'<img alt="{html.escape(image.alt)}" '
         f'src="data:image/png;base64,{base64.b64encode(image.png).decode("ascii")}">'

@@ -19,7 +19,7 @@ def notebook_pages(docs: Path) -> Iterator[tuple[str, str]]:
 def notebook(page: str) -> str:
     """Return the notebook of a Markdown page (nbformat 4.5), without outputs."""
     cells = []
-    # `re.split` returns text and code alternately.
+    # Text and code alternate.
     for number, part in enumerate(_PYTHON.split(page)):
         source = part.strip("\n")
         cell: dict[str, Any] = {"id": f"cell-{number}", "metadata": {}, "source": source}

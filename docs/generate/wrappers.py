@@ -21,7 +21,8 @@ class Excerpt:
     Attributes:
         turns: The number of replies that precede the chat.
         replies: The policy's replies; by default those of the oracle policy.
-        newest: The number of newest messages to show; by default all except the system message.
+        newest: The number of messages to show, counted from the newest; by default all except the
+            system message.
         show_info: The `info` key to show with the excerpt.
     """
 
@@ -60,8 +61,8 @@ def _context(name: str, window: int, **arguments: Any) -> dict[str, Any]:
     return {"context": name, "window": window, "context_options": {name: arguments}}
 
 
-# The wrappers that users stack, with their pages. A test compares this table with the exports of
-# the packages.
+# The wrappers that users stack, with their pages. A test checks that this table matches the
+# packages' public wrappers.
 PAGES = (
     Page(
         oracles.PlanOracle,
