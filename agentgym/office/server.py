@@ -70,7 +70,7 @@ class Server(Toolset):
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield functions that restore the current state outside the store."""
+        """Yield functions that restore the parts of the current state that are not in the store."""
         yield self.context.undo_point()
         session, before = self.session, pickle.dumps(self.session)
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from agentgym.text.tools import ToolError
 
 MAX_PATTERN_CHARS = 256  # bounds the matching time
-MAX_PATTERNS = 100  # each pattern is matched with every path
+MAX_PATTERNS = 100  # each pattern is matched against every path
 
 
 class Patterns:

@@ -150,7 +150,7 @@ def _bad(problem: str) -> ToolError:
 def _log_id(call: str) -> Test:
     name, _, argument = call[:-1].partition("(")
     if name.lower() != "log_id":
-        raise _bad(f"the function {echo(name)} is not supported; only LOG_ID is")
+        raise _bad(f"the function {echo(name)} is not supported; use LOG_ID")
     return _compare(("logName",), "=", _value(argument.strip()))
 
 

@@ -229,7 +229,8 @@ class Storage:
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
-            f"invalid argument: {echo(name)} is not a valid object name: 1 to 1024 bytes without line breaks, not . or .."
+            f"invalid argument: {echo(name)} is not a valid object name; use 1 to 1024 bytes without "
+            "line breaks, except . and .."
         )
     return name
 

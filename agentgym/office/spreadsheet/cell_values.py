@@ -120,7 +120,7 @@ def check_content(value: Any, most: int) -> None:
         )
 
 
-# `text_of` displays numbers from this size with an exponent.
+# `text_of` displays numbers of at least this size with an exponent.
 _SHOWN_WHOLE = 10**15
 
 

@@ -140,7 +140,7 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a formula's value or cell error; raise `FormulaError` above the work limit."""
+        """Return a node's value or cell error; raise `FormulaError` if the work limit is exceeded."""
         self._spend(2)
         match node[0]:
             case "value":

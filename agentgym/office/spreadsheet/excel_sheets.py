@@ -107,7 +107,7 @@ def sheet_of(book: Any, title: str) -> Any:
         if sheet.title == title:
             return sheet
     raise ToolError(
-        f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}"
+        f"not found: there is no sheet {echo(title)}; the sheets are {', '.join(book.sheetnames)}"
     )
 
 
@@ -115,7 +115,7 @@ def check_title(book: Any, title: str) -> None:
     """Raise if the title is invalid or taken."""
     if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
         raise ToolError(
-            f"invalid argument: a sheet title must have 1 to 31 characters, none of []:*?/\\, got "
+            f"invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, got "
             f"{echo(title)}"
         )
     if title.lower() in map(str.lower, book.sheetnames):
@@ -185,7 +185,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     """Insert rows or columns before `start`; a negative `count` deletes rows or columns.
 
-    Formulas, tables and merged ranges are not adjusted, as in the published server.
+    Like the published server, this function does not adjust formulas, tables and merged ranges.
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:

@@ -35,7 +35,7 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values, which are not counted.
+# XML elements that contain cell values, and are not counted.
 _CONTENT = frozenset(("v", "is", "t", "si"))
 # Elements with separate limits; `MAX_OTHERS` limits the other elements.
 _CELLS = frozenset(("row", "c", "f"))

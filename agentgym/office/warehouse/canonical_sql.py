@@ -25,7 +25,7 @@ def canonical_query(query: str, dialect: str) -> str:
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
             comment.set(
                 "kind", str(comment.args["kind"]).upper()
-            )  # the parser does not change the case
+            )  # SQLGlot keeps the letter case of the kind
         return ";".join(each.sql(dialect) for each in statements) or query
     except (SqlglotError, RecursionError):  # nested too deeply, or not expressible in the dialect
         return query

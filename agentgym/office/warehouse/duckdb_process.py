@@ -46,8 +46,8 @@ class _Session:
     ) -> tuple[list[str], list[str], list[Any], int, bool]:
         """Run a query after the `opening` statements.
 
-        Returns column names and types, the records within both limits, the number of records, and
-        whether the length limit caused omissions.
+        Returns column names and types, at most `limit` + 1 records, the total number of records,
+        and whether records were omitted because of their length.
         """
         self.execute([(statement, ()) for statement in opening])
         cursor = self._live.execute(sql)
@@ -99,7 +99,7 @@ class _Session:
             characters = sum(map(len, data))
             if characters > room:
                 raise _Full(
-                    f"the table must have at most {room} characters, got {characters}; store less"
+                    f"the table must have at most {room} characters, got {characters}; store less data"
                 )
             self._live.execute("COMMIT")
         except BaseException:

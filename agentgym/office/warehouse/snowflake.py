@@ -239,5 +239,5 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Strings to quote, because they contain line breaks or look like a missing value.
+# Matches strings that need quotes, because of line breaks or because `null` means no value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

@@ -1,4 +1,4 @@
-"""Execution of SQL statements, depending on the kind of statement."""
+"""Functions that execute each kind of SQL statement."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns a single count, so MERGE returns the action for each row instead.
+    # DuckDB counts all merged rows together, so request the action for each row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:

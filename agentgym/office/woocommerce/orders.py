@@ -99,7 +99,7 @@ class Orders(ShopPart):
         unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
         if unknown:
             raise ToolError(
-                f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got "
+                f"invalid argument: status must be one of any, trash, {', '.join(STATUSES)}, got "
                 f"{echo(unknown[0])}"
             )
         where = {
@@ -173,7 +173,7 @@ class Orders(ShopPart):
             "quantity": quantity,
             "subtotal": amount,
             "total": amount,
-            # The quantity removed from stock.
+            # The quantity that the order has removed from the stock.
             "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
             "code": "",
             "meta_data": [],

@@ -42,7 +42,7 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting, such as `gmt_offset` (in hours); raise ToolError or ValueError."""
+        """Change a setting, such as `gmt_offset` (in hours); invalid values raise ValueError."""
         setting = self._store.get("settings", id)
         options = setting["options"]
         if options and value not in options:

@@ -59,7 +59,7 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
 
         def _retreat(self, index: int) -> None:
             self._rereads -= self._index - index
-            if self._rereads < 0:  # SQLGlot would catch a ParseError and go on
+            if self._rereads < 0:  # SQLGlot would catch a ParseError and continue
                 raise RecursionError
             super()._retreat(index)
 
