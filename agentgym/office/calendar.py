@@ -21,7 +21,7 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500  # Google Calendar's maximum per page, so every listing is complete
+MAX_EVENTS = 2_500  # Google Calendar's maximum page size, so a listing needs only one page
 # Maximum lengths in characters.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 # Characters that iCalendar cannot contain.

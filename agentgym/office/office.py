@@ -63,7 +63,7 @@ class Office:
             used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
-        """Return the server of a class; raise `KeyError` if there is none."""
+        """Return the server of the given class; raise `KeyError` if there is none."""
         return cast("ServerT", self._servers[kind])
 
     def toolsets(self) -> Sequence[Server]:

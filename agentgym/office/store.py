@@ -43,8 +43,8 @@ class _Database(sqlite3.Connection):
 class Store:
     """Tables of records, created by an SQL schema.
 
-    JSON columns contain JSON values, and BOOL columns contain booleans. Columns with the same name have the
-    same type in all tables, and `id` is the primary key.
+    JSON columns contain JSON values, and BOOL columns contain booleans. Columns with the same name
+    have the same type in all tables, and `id` is the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -182,7 +182,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make the changes in the block atomic; an exception or too much data undoes all of them."""
+        """Make all changes in the block atomic; an exception or excess data undoes the changes."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")

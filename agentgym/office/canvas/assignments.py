@@ -32,7 +32,6 @@ ORDER BY due_at, id LIMIT :limit
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 
-# Fields of an assignment that a student has not submitted.
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
     "attempt": 0,

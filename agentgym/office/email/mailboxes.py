@@ -86,7 +86,8 @@ class Mailboxes(ServerState):
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
             raise ToolError(
-                f"limit exceeded: an email may have at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
+                f"limit exceeded: an email may have at most {MAX_RECIPIENTS} recipients, got "
+                f"{len(recipients)}"
             )
         for address in recipients:
             user = self.user_id(address)

@@ -139,8 +139,8 @@ def normalize(mail: Mail) -> Mail:
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
         raise ToolError(
-            "invalid argument: the date of an email must have a time zone and a year from 1900 to 9998, "
-            f"got {mail.date}"
+            "invalid argument: the date of an email must have a time zone and a year from 1900 to "
+            f"9998, got {mail.date}"
         )
     return replace(
         mail,

@@ -24,7 +24,7 @@ MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # less work than this share of `MAX_WORK` is free
+_FREE_SHARE = 0.1  # work below this share of `MAX_WORK` is free
 
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
@@ -124,11 +124,7 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 
 
 class _Work:
-    """Work budget shared by all streams and pages of a file.
-
-    Unlike pypdf's limits, which are numbers, the budget decreases: pypdf subtracts words with `-`,
-    checks with `<`, and counts forms with `<=`.
-    """
+    """Work budget of a PDF file; pypdf uses an instance in place of its numeric limits."""
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
@@ -217,7 +213,7 @@ def guarded() -> Iterator[None]:
 
 _NO_OUTPUT = logging.NullHandler()
 
-# Errors that pypdf raises on malformed files.
+# pypdf raises these errors for malformed files.
 _STUMBLES = (
     ValueError,
     TypeError,

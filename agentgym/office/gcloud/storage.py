@@ -229,8 +229,8 @@ class Storage:
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
-            f"invalid argument: {echo(name)} is not a valid object name; use 1 to 1024 bytes without "
-            "line breaks, except . and .."
+            f"invalid argument: {echo(name)} is not a valid object name; it must have 1 to 1024 "
+            "bytes without line breaks, and must not be . or .."
         )
     return name
 

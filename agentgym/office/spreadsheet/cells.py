@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
-# Titles that need no quotation marks.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 

@@ -185,7 +185,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     """Insert rows or columns before `start`; a negative `count` deletes rows or columns.
 
-    Like the published server, this function does not adjust formulas, tables and merged ranges.
+    Like the published server, this function does not adjust formulas, tables or merged ranges.
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:

@@ -126,7 +126,7 @@ def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the numbers in the arguments; other values are ignored in ranges and else raise."""
+    """Return the numbers in the arguments; ignore other values in ranges."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):

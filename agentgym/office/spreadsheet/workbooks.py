@@ -35,11 +35,11 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# XML elements that contain cell values, and are not counted.
+# XML elements that contain cell values; they are not counted.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-# Elements with separate limits; `MAX_OTHERS` limits the other elements.
+# XML elements with separate limits; `MAX_OTHERS` limits the other elements.
 _CELLS = frozenset(("row", "c", "f"))
-# Elements with a range that openpyxl expands into cells.
+# XML elements with a range that openpyxl expands into cells.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
 # Byte order marks and whitespace that may precede XML.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
@@ -65,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook with these sheets; strings that start with `=` become formulas."""
+    """Return a workbook with the given sheets; strings that start with `=` become formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)

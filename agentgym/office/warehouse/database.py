@@ -41,7 +41,6 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 # These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# Statements that configure a newly opened database.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",

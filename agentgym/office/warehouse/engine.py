@@ -30,8 +30,6 @@ from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 # Maximum total size of the tables as JSON; such tables fit into DuckDB's memory on every host.
 MAX_CHARACTERS = 1 << 26
 
-
-# DuckDB statements with parameter values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 

@@ -239,5 +239,5 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Matches strings that need quotes, because of line breaks or because `null` means no value.
+# Strings to quote: with line breaks, or `null`, which would look like a missing value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

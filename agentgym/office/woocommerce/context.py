@@ -20,7 +20,6 @@ MAX_WORDS = 50  # limited, because each word is compared with every record
 _MAX_OFFSET = 2**62  # SQLite integers have 64 bits
 _YEARS = range(1900, 9001)  # in these years, time zone conversion cannot overflow
 
-# Product fields that contain dates.
 _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
 
 
@@ -150,7 +149,6 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-# Address fields in the order of the API.
 _ADDRESS = (
     "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
     "country", "email", "phone",
@@ -158,7 +156,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return an address with the fields in the API's order; raise `ValueError` for others."""
+    """Return an address in the API's field order; raise `ValueError` for unknown fields."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 

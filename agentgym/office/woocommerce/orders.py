@@ -13,7 +13,6 @@ from agentgym.office.woocommerce.context import ShopPart, check_fields, in_addre
 from agentgym.office.woocommerce.views import cents, show_orders
 from agentgym.text.tools import ToolError, echo, tool
 
-# Order statuses in the order of the API.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
@@ -99,7 +98,7 @@ class Orders(ShopPart):
         unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
         if unknown:
             raise ToolError(
-                f"invalid argument: status must be one of any, trash, {', '.join(STATUSES)}, got "
+                f"invalid argument: status must be one of {', '.join(STATUSES)}, trash, any, got "
                 f"{echo(unknown[0])}"
             )
         where = {

@@ -10,7 +10,6 @@ from agentgym.text.tools import tool
 
 _VERSION = "9.5.1"  # the release of January 2025
 
-# Label and description of each group of settings.
 _GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
     "products": ("Products", "Stock, reviews and measures."),
@@ -42,7 +41,7 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting, such as `gmt_offset` (in hours); invalid values raise ValueError."""
+        """Change a setting; raise ToolError for an unknown id, ValueError for an invalid value."""
         setting = self._store.get("settings", id)
         options = setting["options"]
         if options and value not in options:

@@ -142,9 +142,7 @@ def _check_format(node: Node) -> None:
         if element not in _ELEMENTS:
             raise ToolError(f"not supported: {element} in a format; use elements such as %d or %H")
     if node.args.get("zone"):
-        raise ToolError(
-            "not supported: a format together with a time zone; use DATETIME(time, zone)"
-        )
+        raise ToolError("not supported: a format with a time zone; use DATETIME(time, zone)")
 
 
 def _written(node: Node) -> Node:

@@ -41,7 +41,7 @@ READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that retur
 
 
 class Warehouse(ABC):
-    """Base class for SQL dialects, whose statements run at a fixed time."""
+    """Base class for SQL dialects; in statements, the current time is `now`."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -52,8 +52,6 @@ class Warehouse(ABC):
     def __init__(self, engine: SQLEngine, now: datetime) -> None:
         self.engine = engine
         self.now = now
-
-    # Hooks that each dialect overrides.
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
@@ -171,7 +169,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Reject unknown functions, parameters, and queries for earlier versions of tables."""
+        """Reject parameters, unknown functions, and queries for earlier versions of tables."""
         for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
