@@ -162,7 +162,9 @@ class Calendar(Server):
                 f"{echo(timeMax)}"
             )
         if not 1 <= most <= MAX_EVENTS:
-            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_EVENTS}, got {most}")
+            raise ToolError(
+                f"invalid argument: maxResults must be between 1 and {MAX_EVENTS}, got {most}"
+            )
         order = "updated, id" if orderBy == "updated" else "starts, id"
         rows = self.store.rows(
             "SELECT * FROM events WHERE (ends > ? OR starts >= ?) AND starts <= ? "

@@ -134,7 +134,7 @@ class Store:
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
-        """Run a statement that changes one table; foreign keys may change others."""
+        """Run a statement that changes one table; foreign keys may change other tables."""
         before = self._db.total_changes
         cursor = self._db.execute(sql, values)
         if self._db.total_changes - before == cursor.rowcount:  # no other table changed

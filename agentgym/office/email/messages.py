@@ -30,7 +30,6 @@ _ENTRY = re.compile(
 # Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# Message-IDs that fit on one header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_ADDRESS = 254  # maximum path length in RFC 5321, section 4.5.3.1.3

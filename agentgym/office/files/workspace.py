@@ -25,7 +25,7 @@ MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
 MAX_DEPTH = 32  # walks are recursive
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # the time of files until the clock is set
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # timestamp of files until the clock is set
 
 
 @dataclass(frozen=True, slots=True)

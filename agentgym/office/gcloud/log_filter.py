@@ -26,7 +26,6 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
-# The LogEntry fields that this server supports.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip

@@ -140,7 +140,6 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a node's value or cell error; raise `FormulaError` at the work limit."""
         self._spend(2)
         match node[0]:
             case "value":

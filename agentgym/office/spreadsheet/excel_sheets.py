@@ -190,8 +190,8 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(
-            f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and "
-            f"{echo(abs(count))}"
+            f"invalid argument: start and count must be between 1 and {most}, got "
+            f"{echo(start)} and {echo(abs(count))}"
         )
     if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")

@@ -174,7 +174,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return the area of a reference, by default the whole sheet."""
+        """Return the area of a reference or, without a reference, of the whole sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -223,7 +223,7 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return the `SheetCell.exact` values of a sheet of any size."""
+        """Return the `SheetCell.exact` values of a sheet, without a size limit."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -294,7 +294,7 @@ class Spreadsheets:
         start = size if start is None else start
         if count < 1 or not 0 <= start <= size:
             raise ToolError(
-                f"invalid argument: count must be at least 1 and start must be 0 to {size}, got "
+                f"invalid argument: count must be at least 1 and start between 0 and {size}, got "
                 f"{echo(count)} and {echo(start)}"
             )
         if start < size:  # insertion would have to move cells and update formulas

@@ -49,8 +49,8 @@ def action_of(
         kind = kind.replace(" ", " TEMPORARY ", 1)
     if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
         raise ToolError(
-            f"not supported: {kind}; use queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
-            "COMMENT, or CREATE and DROP of tables"
+            f"not supported: {kind}; use a query, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
+            "COMMENT, CREATE TABLE or DROP TABLE"
         )
     return action
 

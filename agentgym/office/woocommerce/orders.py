@@ -24,7 +24,6 @@ _BOOKING = ("processing", "completed", "on-hold")
 _MAX_QUANTITY = 10**6  # keeps order totals in cents below 2**63
 
 _DATES = ("date_created", "date_paid", "date_completed")
-# Fields that task authors may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields with the same value in all orders.
@@ -35,7 +34,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools can only read."""
+    """Orders, which are read-only for tools."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return the new ids, in order. Totals are computed from `line_items`.
@@ -162,7 +161,7 @@ class Orders(ShopPart):
         check_fields(line, ("product_id", "quantity"))
         product, quantity = self._store.get("products", line["product_id"]), line["quantity"]
         if not 1 <= quantity <= _MAX_QUANTITY:
-            raise ValueError(f"quantity must be 1 to {_MAX_QUANTITY}, got {quantity!r}")
+            raise ValueError(f"quantity must be between 1 and {_MAX_QUANTITY}, got {quantity!r}")
         amount = cents(product["price"]) * quantity
         return {
             "order_id": order["id"],
