@@ -96,7 +96,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return local recipients without a mailbox."""
+        """Return the recipients that have a local address but no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]

@@ -1,4 +1,4 @@
-"""Mail server: sending, answering and forwarding emails, and drafts."""
+"""Mail server: sending, answering and forwarding emails, and writing drafts."""
 
 from __future__ import annotations
 

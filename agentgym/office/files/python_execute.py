@@ -18,7 +18,7 @@ FOLDER = ".python_tmp"  # directory of saved programs
 
 
 class PythonExecute(Server):
-    """CPython in a sandbox with the workspace, without network access.
+    """CPython in a sandbox with the workspace but without network access.
 
     File changes remain even if a program fails or is stopped.
     """

@@ -45,7 +45,7 @@ _REDIRECTS = ("<", ">")
 
 
 class Terminal(Server):
-    """Shell commands in a sandbox with the workspace, without network access.
+    """Shell commands in a sandbox with the workspace but without network access.
 
     Each command starts in the workspace, and all processes end with the command. File changes
     remain if a command fails, but not if it is stopped.

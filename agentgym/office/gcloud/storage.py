@@ -238,5 +238,6 @@ def _check_object_name(name: str) -> str:
 def _refuse_versions(wanted: int | None) -> None:
     if wanted:
         raise ToolError(
-            "permission denied: object versions not enabled for this account; name the object only"
+            "permission denied: object versions are not enabled for this account; name only the "
+            "object"
         )

@@ -22,7 +22,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Limit the area to a sheet; an empty result has `bottom < top`."""
+        """Clip the area to a sheet; an empty result has `bottom < top`."""
         return Area(
             self.top,
             self.left,

@@ -77,7 +77,7 @@ class Workbooks:
             # openpyxl prints allowed values as a set, whose order differs between processes.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(
-                f"invalid argument: the workbook cannot store this: {text[:300]}"
+                f"invalid argument: the workbook cannot store this value: {text[:300]}"
             ) from None
 
     @contextmanager

@@ -23,7 +23,7 @@ MAX_PARTS = 2_000  # maximum files per workbook; a sheet with charts has a few f
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
 MAX_ROWS = 100_000  # each non-empty row has at least one cell
 MAX_COLUMNS = 16_384  # as in Excel
-MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before non-empty ones
+MAX_SPREAD = 1_000_000  # maximum cells, including empty cells between other cells
 MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
 # Maximum length of shared formulas after openpyxl has copied them to each cell.
 MAX_SHARED = 2_000_000

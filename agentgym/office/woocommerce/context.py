@@ -15,7 +15,7 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-_SLUG_CHARS = 180  # leaves room for a number; WordPress allows 200 characters
+_SLUG_CHARS = 180  # leaves room for a numeric suffix; WordPress allows 200 characters
 MAX_WORDS = 50  # limited, because each word is compared with every record
 _MAX_OFFSET = 2**62  # SQLite integers have 64 bits
 _YEARS = range(1900, 9001)  # in these years, time zone conversion cannot overflow

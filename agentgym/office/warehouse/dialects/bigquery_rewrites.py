@@ -17,7 +17,7 @@ from agentgym.office.warehouse.dialects.trees import (
 )
 from agentgym.text.tools import ToolError
 
-# Functions that SQLGlot does not know and DuckDB supports with the same meaning.
+# Functions unknown to SQLGlot that have the same meaning in DuckDB.
 FUNCTIONS = frozenset(
     "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
