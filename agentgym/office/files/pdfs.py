@@ -30,7 +30,7 @@ _FREE_SHARE = 0.1  # work below this share of `MAX_WORK` is free
 _STREAM_BYTES = 4 * 2**20
 
 _CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
-_CACHED_FILES = 1_024  # no task has more files
+_CACHED_FILES = 1_024  # more files than any task contains
 
 _LEADING = 1.3  # line height as a multiple of the font size
 _BLANK = 11.0  # in points
