@@ -233,7 +233,8 @@ class _Look:
         self._parser.EndElementHandler = None
         if self._shared * self._longest > MAX_SHARED:
             raise ToolError(
-                f"limit exceeded: the shared formulas of a workbook may have at most {MAX_SHARED} characters"
+                f"limit exceeded: the shared formulas of a workbook may have at most {MAX_SHARED} "
+                "characters"
             )
 
     def _cell(self, place: str) -> None:
