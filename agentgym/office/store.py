@@ -24,7 +24,6 @@ def _from_json(text: str) -> Any:
     return _raw_decode(text)[0]
 
 
-# Decoders by declared column type.
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
