@@ -1,6 +1,6 @@
 """Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
 
-The servers reproduce LOCA-bench's servers (section 2.2 and table 7). A server runs alone
+The servers reproduce LOCA-bench's office (paper, section 2.2 and table 7). A server runs alone
 (`agentgym serve`, MCP) or is mounted on any world (`world.mount(Calendar())`). Invalid tool calls
 raise `ToolError` and change nothing.
 """

@@ -21,7 +21,7 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500  # Google Calendar's maximum per page, so every listing is complete
+MAX_EVENTS = 2_500  # Google Calendar's maximum page size, so a listing needs only one page
 # Maximum lengths in characters.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 # Characters that iCalendar cannot contain.
@@ -162,7 +162,9 @@ class Calendar(Server):
                 f"{echo(timeMax)}"
             )
         if not 1 <= most <= MAX_EVENTS:
-            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_EVENTS}, got {most}")
+            raise ToolError(
+                f"invalid argument: maxResults must be between 1 and {MAX_EVENTS}, got {most}"
+            )
         order = "updated, id" if orderBy == "updated" else "starts, id"
         rows = self.store.rows(
             "SELECT * FROM events WHERE (ends > ? OR starts >= ?) AND starts <= ? "

@@ -38,7 +38,7 @@ class Clock:
     """The episode's clock; only tasks and `tick` (one second per call) advance it.
 
     Raises:
-        ValueError: The start has no time zone.
+        ValueError: The start time has no time zone.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -67,7 +67,7 @@ class OfficeContext:
 
     Attributes:
         files: The workspace.
-        seed: The seed for identifiers and programs, drawn for each episode.
+        seed: A random seed for identifiers and programs; each episode has a new seed.
     """
 
     def __init__(self, start: datetime = START) -> None:

@@ -1,4 +1,4 @@
-"""Listed tools whose calls fail because the account lacks a feature."""
+"""Tools that are listed but fail, because the account lacks a feature."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _MOMENT = re.compile(
 )
 # RFC 3339 full-date.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# Names whose meaning depends on the machine's settings.
+# Time zone names whose meaning depends on the machine's settings.
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
 # Outside these years, conversion between time zones can overflow.
 _YEARS = range(1900, 9999)

@@ -14,7 +14,7 @@ from agentgym.text.requirements import install_command
 def install_hint(need: str, *modules: str) -> Iterator[None]:
     """Raise `ImportError` with the installation command if one of the `modules` is missing.
 
-    The message starts with `need`.
+    The error message starts with the string `need`.
     """
     try:
         yield

@@ -63,7 +63,7 @@ class Office:
             used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
-        """Return the server of a class; raise `KeyError` if there is none."""
+        """Return the server of the given class; raise `KeyError` if there is none."""
         return cast("ServerT", self._servers[kind])
 
     def toolsets(self) -> Sequence[Server]:
@@ -71,7 +71,7 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a value that changes if and only if the state changes; it is not copyable."""
+        """Return a non-copyable value that changes if and only if the state changes."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:

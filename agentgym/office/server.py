@@ -70,7 +70,7 @@ class Server(Toolset):
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield functions that restore the current state outside the store."""
+        """Yield functions that restore the parts of the current state that are not in the store."""
         yield self.context.undo_point()
         session, before = self.session, pickle.dumps(self.session)
 
@@ -101,5 +101,7 @@ def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:
-        raise ToolError(f"invalid argument: the page size must be 1 to {_PAGE}, got {size}")
+        raise ToolError(
+            f"invalid argument: the page size must be between 1 and {_PAGE}, got {size}"
+        )
     return list(items[(page - 1) * size : page * size])

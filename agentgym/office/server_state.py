@@ -12,7 +12,7 @@ from agentgym.office.store import Store
 class ServerState:
     """A server's store, context and session (connection state, such as the logged-in user's id).
 
-    These are properties because episode starts and snapshot restores replace the objects.
+    The attributes are properties because episode starts and snapshot restores replace them.
     """
 
     def __init__(self, server: Server) -> None:

@@ -24,7 +24,6 @@ def _from_json(text: str) -> Any:
     return _raw_decode(text)[0]
 
 
-# Decoders by declared column type.
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
@@ -43,8 +42,8 @@ class _Database(sqlite3.Connection):
 class Store:
     """Tables of records, created by an SQL schema.
 
-    JSON columns contain JSON values, and BOOL columns booleans. Columns with the same name have the
-    same type in all tables, and `id` is the primary key.
+    JSON columns contain JSON values, and BOOL columns contain booleans. Columns with the same name
+    have the same type in all tables, and `id` is the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -89,11 +88,11 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the records with the values in `equal`, sorted by `order`."""
+        """Return the records whose columns have the values in `equal`, sorted by `order`."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id and the values in `equal`, or raise `ToolError`."""
+        """Return the record with the given id and column values, or raise `ToolError`."""
         records = self.find(table, id=id, **equal)
         if not records:
             raise ToolError(
@@ -117,7 +116,7 @@ class Store:
             self._db.executemany(_insertion(table, names), values)
 
     def update(self, table: str, id: int | float | str, **changes: Any) -> None:
-        """Change columns of the record with an id."""
+        """Change columns of the record with the given id."""
         if changes:
             names = ", ".join(f'"{name}" = ?' for name in changes)
             self._write(
@@ -127,14 +126,14 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Delete the records with the values in `equal`, and return their number."""
+        """Delete the records whose columns have the values in `equal`, and return the count."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
-        """Run a statement that changes one table; foreign keys may change others."""
+        """Run a statement that changes one table; foreign keys may change other tables."""
         before = self._db.total_changes
         cursor = self._db.execute(sql, values)
         if self._db.total_changes - before == cursor.rowcount:  # no other table changed
@@ -182,7 +181,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make changes atomically; an exception, or too much data, undoes all changes."""
+        """Make all changes in the block atomic; an exception or excess data undoes the changes."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")

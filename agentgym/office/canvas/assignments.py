@@ -32,7 +32,6 @@ ORDER BY due_at, id LIMIT :limit
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 
-# Default fields of a missing submission.
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
     "attempt": 0,
@@ -56,7 +55,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` contains further fields to show."""
+        """Add an assignment and return its id; `extra` fields appear in tool results."""
         return self._records.add(
             "assignments",
             course_id=course_id,
@@ -84,7 +83,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now. With a score, the submission is graded."""
+        """Add a submission, which counts as graded if it has a score."""
         now = self._records.now()
         return self._records.add(
             "submissions",

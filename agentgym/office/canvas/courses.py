@@ -42,7 +42,7 @@ class Courses(CanvasPart):
         syllabus_body: str | None = None,
         **extra: Any,
     ) -> int:
-        """Add a course with members and return its id; `extra` contains further fields to show."""
+        """Add a course with members and return its id; `extra` fields appear in tool results."""
         with self._store.change():
             course = self._records.add(
                 "courses",
@@ -133,7 +133,7 @@ class Announcements(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement, visible from `posted_at`; by default, a teacher is the author."""
+        """Add an announcement that appears at `posted_at`; the default author is a teacher."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)

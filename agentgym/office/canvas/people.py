@@ -91,7 +91,7 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return the fields shown in user lists; only `known` users have addresses."""
+    """Return a user's entry in user lists; only the entries of `known` users have addresses."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 

@@ -20,7 +20,6 @@ When: TypeAlias = str | datetime | None
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
-# Enrollment types in Canvas's spelling.
 STUDENT, TEACHER, TA = "StudentEnrollment", "TeacherEnrollment", "TaEnrollment"
 
 MAX_ID = 2**63 - 1  # SQLite's largest integer
@@ -37,7 +36,6 @@ WHERE e.type = ? AND e.enrollment_state = 'active'
   AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
 
-# Selects the position and submission counts of assignments.
 _WORK_COUNTS = """
 WITH shown AS (SELECT value AS id FROM json_each(?)),
   placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
@@ -48,7 +46,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course with the given user; `known` if either teaches the course.
+# Selects users who share a course with a user; `known` is 1 if either user is a teacher.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -96,7 +94,7 @@ class CanvasRecords(ServerState):
         return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the user's enrollment types in a course, limited to the given states."""
+        """Return the user's enrollment types in a course, ignoring enrollments in other states."""
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 
@@ -107,7 +105,7 @@ class CanvasRecords(ServerState):
         return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course, or raise `ToolError` if the user lacks the right."""
+        """Return a course, or raise `ToolError` if the user lacks the given right."""
         self.me()
         course = self.get("courses", course_id)
         is_open = (
@@ -125,7 +123,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the visible users, and whether the addresses of each user are visible."""
+        """Return (user, flag) pairs; the flag is true if the user's addresses are visible."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -165,13 +163,13 @@ class CanvasPart:
 
 
 def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
-    """Return a record's visible columns and extra fields."""
+    """Return a record's columns, except `hidden` ones, and extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
 
 
 def moment(value: When) -> str | None:
-    """Convert a task author's time to the stored format; the default time zone is UTC."""
+    """Convert a time to the stored format; the default time zone is UTC."""
     if not value:
         return None
     parsed = datetime.fromisoformat(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Mail server: folders, and moving, deleting and marking emails."""
+"""Mail server: managing folders, and moving, deleting and marking emails."""
 
 from __future__ import annotations
 

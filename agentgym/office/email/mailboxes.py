@@ -27,7 +27,7 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns with the names of `Mail` attributes; bcc is missing, because only the author sees it.
+# Columns named after `Mail` attributes, except bcc, which only the author sees.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
@@ -86,7 +86,8 @@ class Mailboxes(ServerState):
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
             raise ToolError(
-                f"limit exceeded: a mail may have at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
+                f"limit exceeded: an email may have at most {MAX_RECIPIENTS} recipients, got "
+                f"{len(recipients)}"
             )
         for address in recipients:
             user = self.user_id(address)
@@ -95,7 +96,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return local recipients without a mailbox."""
+        """Return the recipients that have a local address but no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]

@@ -30,7 +30,6 @@ _ENTRY = re.compile(
 # Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# Message-IDs that fit on one header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_ADDRESS = 254  # maximum path length in RFC 5321, section 4.5.3.1.3
@@ -70,7 +69,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of the email as text: HTML first, then plain text."""
+        """The email's HTML part, converted to text, and its plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -90,7 +89,7 @@ def text_of(body: str, html: str | None) -> str:
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse distinct (name, address) pairs; names may be empty."""
+    """Parse an address list into distinct (name, address) pairs; names may be empty."""
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -125,7 +124,7 @@ def normalize(mail: Mail) -> Mail:
     """Normalize an email for storage."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
-        raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
+        raise ToolError(f"invalid argument: an email must have one sender, got {echo(mail.sender)}")
     if CONTROL.search(mail.subject) or len(mail.subject) > MAX_SUBJECT:
         raise ToolError(
             f"invalid argument: a subject must be one line of at most {MAX_SUBJECT} characters, got "
@@ -134,13 +133,13 @@ def normalize(mail: Mail) -> Mail:
     size = sum(map(len, mail.attachments.values()))
     if len(mail.attachments) > MAX_ATTACHMENTS or size > MAX_ATTACHMENTS_BYTES:
         raise ToolError(
-            f"limit exceeded: a mail may have at most {MAX_ATTACHMENTS} attachments with "
+            f"limit exceeded: an email may have at most {MAX_ATTACHMENTS} attachments with "
             f"{MAX_ATTACHMENTS_BYTES} bytes in total"
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
         raise ToolError(
-            "invalid argument: the date of a mail must have a time zone and a year from 1900 to 9998, "
-            f"got {mail.date}"
+            "invalid argument: the date of an email must have a time zone and a year from 1900 to "
+            f"9998, got {mail.date}"
         )
     return replace(
         mail,

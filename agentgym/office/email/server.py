@@ -75,7 +75,7 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Store emails, with any dates, in mailboxes without sending them.
+        """Store emails with arbitrary dates in mailboxes, without sending the emails.
 
         By default, all recipients and the sender's Sent folder receive the emails. With `user`,
         only that user's `folder` receives the emails, and is created if necessary.
@@ -102,7 +102,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the emails sent with tools, in order, including deleted emails."""
+        """Return the emails sent with tools, in sending order, including deleted emails."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""

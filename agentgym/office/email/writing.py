@@ -1,4 +1,4 @@
-"""Mail server: sending, answering and forwarding emails, and drafts."""
+"""Mail server: sending, answering and forwarding emails, and writing drafts."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Writing(EmailPart):
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
         if not mail.recipients:
-            raise ToolError("invalid argument: to must name at least one e-mail address")
+            raise ToolError("invalid argument: the list of recipients (to) must not be empty")
         # Advance the clock only after all checks have passed.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from agentgym.text.tools import ToolError
 
 MAX_PATTERN_CHARS = 256  # bounds the matching time
-MAX_PATTERNS = 100  # each pattern is matched with every path
+MAX_PATTERNS = 100  # each pattern is matched against every path
 
 
 class Patterns:
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking all positions where each part can end."""
+    """Match in polynomial time, tracking all positions where a pattern's prefix can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -1,4 +1,4 @@
-"""Deterministic PDF files, written from blocks and read back as text."""
+"""Write PDF files reproducibly, and extract the text of PDF files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from agentgym.office.libraries import pdf_library
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError
 
-MAX_PAGES = 500  # reading takes milliseconds per page
+MAX_PAGES = 500  # reading a page takes a few milliseconds
 
-# About three CPU seconds. A word, a number, or ten bytes of a page or font costs 1.
+# About three CPU seconds; the unit is one word, one number, or ten bytes of a page or font.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # files below this share of `MAX_WORK` cost nothing
+_FREE_SHARE = 0.1  # work below this share of `MAX_WORK` is free
 
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
 _CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
-_CACHED_FILES = 1_024  # more files than any task has
+_CACHED_FILES = 1_024  # more files than any task contains
 
 _LEADING = 1.3  # line height as a multiple of the font size
 _BLANK = 11.0  # in points
@@ -124,11 +124,7 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 
 
 class _Work:
-    """Work budget shared by all streams and pages of a file.
-
-    Instances replace pypdf's limits on words per stream (operators `-` and `<`) and on forms per
-    page (operator `<=`).
-    """
+    """Work budget of a PDF file; pypdf uses an instance in place of its numeric limits."""
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
@@ -161,7 +157,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # takes priority over pypdf's errors
+            self._check()  # raise this error even if pypdf raises another
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -217,7 +213,7 @@ def guarded() -> Iterator[None]:
 
 _NO_OUTPUT = logging.NullHandler()
 
-# Errors that pypdf raises on malformed files.
+# pypdf raises these errors for malformed files.
 _STUMBLES = (
     ValueError,
     TypeError,

@@ -18,7 +18,7 @@ FOLDER = ".python_tmp"  # directory of saved programs
 
 
 class PythonExecute(Server):
-    """CPython in a sandbox with the workspace, without network access.
+    """CPython in a sandbox with the workspace but without network access.
 
     File changes remain even if a program fails or is stopped.
     """
@@ -42,7 +42,8 @@ class PythonExecute(Server):
         seconds = 30 if timeout is None else min(timeout, MAX_SECONDS)
         if seconds < 1:
             raise ToolError(
-                f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}"
+                f"invalid argument: timeout must be between 1 and {MAX_SECONDS} seconds, got "
+                f"{echo(seconds)}"
             )
         name = filename or f"{self.context.new_id('program', 32)}.py"
         if not name.endswith(".py"):

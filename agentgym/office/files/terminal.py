@@ -29,9 +29,9 @@ ALLOWED_COMMANDS = tuple(
 
 MAX_CHARS = 2_048  # as published
 
-_ENV = "/usr/bin/env"  # runs a program without a shell
+_ENV = "/usr/bin/env"  # env runs a program without a shell
 
-# Programs whose first argument is a script or pattern: `/x/d` is not a path there.
+# Programs whose first argument is a script or pattern, even if it looks like a path.
 _SCRIPTED = ("awk", "grep", "sed")
 # The argument after one of these flags is the value of the flag, not a script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
@@ -45,7 +45,7 @@ _REDIRECTS = ("<", ">")
 
 
 class Terminal(Server):
-    """Shell commands in a sandbox with the workspace, without network access.
+    """Shell commands in a sandbox with the workspace but without network access.
 
     Each command starts in the workspace, and all processes end with the command. File changes
     remain if a command fails, but not if it is stopped.
@@ -210,6 +210,6 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    with contextlib.suppress(ToolError):  # not a path, or outside the workspace
+    with contextlib.suppress(ToolError):  # the argument is not a path in the workspace
         return "/" in argument and files.exists(argument)
     return False

@@ -1,6 +1,6 @@
 """In-memory file system of an office, with quotas and without symlinks or devices.
 
-Programs run in a sandbox on a copy of the files. Then regular files and directories are read back.
+A program runs in a sandbox on a copy of the files; regular files and directories are read back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
 MAX_DEPTH = 32  # walks are recursive
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # used until the clock is set
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # timestamp of files until the clock is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Workspace:
         if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
                 f"invalid argument: {echo(path)} is not a valid path; use at most {MAX_PATH_CHARS} "
-                "characters, without NUL and lone surrogates"
+                "characters, without NUL or lone surrogates"
             )
         full = "/" + posixpath.normpath(posixpath.join(ROOT, path)).lstrip("/")
         if not within(full, ROOT):
@@ -255,5 +255,5 @@ class Workspace:
 
 
 def within(name: str, full: str) -> bool:
-    """Return whether a canonical path equals another or is below it."""
+    """Return whether the canonical path `name` equals or is below the canonical path `full`."""
     return name == full or name.startswith(f"{full}/")

@@ -26,7 +26,6 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
-# The LogEntry fields that this server supports.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
@@ -150,7 +149,7 @@ def _bad(problem: str) -> ToolError:
 def _log_id(call: str) -> Test:
     name, _, argument = call[:-1].partition("(")
     if name.lower() != "log_id":
-        raise _bad(f"the function {echo(name)} is not supported; only LOG_ID is")
+        raise _bad(f"the function {echo(name)} is not supported; use LOG_ID")
     return _compare(("logName",), "=", _value(argument.strip()))
 
 

@@ -36,7 +36,7 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 """
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
-MAX_SHOWN = 200  # maximum message length in lists, as published
+MAX_SHOWN = 200  # maximum message length in lists, as in the published server
 
 
 class Logging:

@@ -229,7 +229,8 @@ class Storage:
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
-            f"invalid argument: {echo(name)} is not a valid object name: 1 to 1024 bytes without line breaks, not . or .."
+            f"invalid argument: {echo(name)} is not a valid object name; it must have 1 to 1024 "
+            "bytes without line breaks, and must not be . or .."
         )
     return name
 
@@ -237,5 +238,6 @@ def _check_object_name(name: str) -> str:
 def _refuse_versions(wanted: int | None) -> None:
     if wanted:
         raise ToolError(
-            "permission denied: object versions not enabled for this account; name the object only"
+            "permission denied: object versions are not enabled for this account; name only the "
+            "object"
         )

@@ -90,7 +90,7 @@ _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the stored cell for a typed value, or `None` if empty."""
+    """Return the stored cell for a typed value, or `None` for an empty value."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -120,7 +120,7 @@ def check_content(value: Any, most: int) -> None:
         )
 
 
-# `text_of` displays numbers from this size with an exponent.
+# `text_of` displays numbers of at least this size with an exponent.
 _SHOWN_WHOLE = 10**15
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
-# Titles that need no quotation marks.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -23,7 +22,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Limit the area to a sheet; an empty result has `bottom < top`."""
+        """Clip the area to a sheet; an empty result has `bottom < top`."""
         return Area(
             self.top,
             self.left,

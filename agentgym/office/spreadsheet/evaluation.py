@@ -35,7 +35,7 @@ from agentgym.office.spreadsheet.functions import (
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Maximum cells and formula parts to evaluate per change, which takes under a second.
+# Maximum cells and formula parts to evaluate per change; the evaluation takes under a second.
 MAX_STEPS = 500_000
 
 Spot: TypeAlias = tuple[str, int, int]
@@ -140,7 +140,6 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a formula's value or cell error; raise `FormulaError` above the work limit."""
         self._spend(2)
         match node[0]:
             case "value":

@@ -77,7 +77,7 @@ class Workbooks:
             # openpyxl prints allowed values as a set, whose order differs between processes.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(
-                f"invalid argument: the workbook cannot store this: {text[:300]}"
+                f"invalid argument: the workbook cannot store this value: {text[:300]}"
             ) from None
 
     @contextmanager
@@ -107,7 +107,7 @@ def sheet_of(book: Any, title: str) -> Any:
         if sheet.title == title:
             return sheet
     raise ToolError(
-        f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}"
+        f"not found: there is no sheet {echo(title)}; the sheets are {', '.join(book.sheetnames)}"
     )
 
 
@@ -115,7 +115,7 @@ def check_title(book: Any, title: str) -> None:
     """Raise if the title is invalid or taken."""
     if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
         raise ToolError(
-            f"invalid argument: a sheet title must have 1 to 31 characters, none of []:*?/\\, got "
+            f"invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, got "
             f"{echo(title)}"
         )
     if title.lower() in map(str.lower, book.sheetnames):
@@ -185,13 +185,13 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     """Insert rows or columns before `start`; a negative `count` deletes rows or columns.
 
-    Formulas, tables and merged ranges are not adjusted, as in the published server.
+    Like the published server, this function does not adjust formulas, tables or merged ranges.
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(
-            f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and "
-            f"{echo(abs(count))}"
+            f"invalid argument: start and count must be between 1 and {most}, got "
+            f"{echo(start)} and {echo(abs(count))}"
         )
     if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")

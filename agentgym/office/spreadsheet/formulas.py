@@ -49,7 +49,7 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind (`bad` if invalid) and text of each token; `formula` lacks the `=`."""
+    """Yield each token's kind (`bad` if invalid) and text; `formula` starts after the `=`."""
     at = 0
     while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()

@@ -41,7 +41,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 class FormulaError(Exception):
-    """Raised to stop the evaluation of a formula with a cell error."""
+    """Raised to stop the evaluation of a formula; `error` becomes the formula's value."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -64,7 +64,7 @@ class Grid:
 
 
 def single(value: Any) -> Any:
-    """Return a value, or the value of a one-cell range; raise `FormulaError` for errors."""
+    """Return a value, or the value of a one-cell range; raise `FormulaError` for cell errors."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE
@@ -126,7 +126,7 @@ def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the numbers in the arguments; only ranges may contain other values."""
+    """Return the numbers in the arguments; ignore other values in ranges."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -224,7 +224,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return the index of a value or, with `near`, of the last value that is not greater."""
+    """Return the index of the target or, with `near`, of the last value not above the target."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]

@@ -25,7 +25,7 @@ from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000  # including empty cells, as in Google Sheets
-MAX_COLUMNS = 18_278  # up to ZZZ, as in Google Sheets
+MAX_COLUMNS = 18_278  # the last column is ZZZ, as in Google Sheets
 MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
 MAX_SHEETS = 200  # as in Google Sheets
 GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
@@ -104,7 +104,7 @@ class Spreadsheets:
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
             raise ToolError(
-                f"not found: the spreadsheet has no sheet {echo(title)}; the sheets: {titles}"
+                f"not found: the spreadsheet has no sheet {echo(title)}; the sheets are {titles}"
             )
         return sheet
 
@@ -174,7 +174,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return the area of a reference, by default the whole sheet."""
+        """Return the area of a reference or, without a reference, of the whole sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -223,7 +223,7 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return the `SheetCell.exact` values of a sheet; their number is not limited."""
+        """Return the `SheetCell.exact` values of a sheet, without a size limit."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -253,7 +253,10 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return the number of values; values may extend beyond a single cell."""
+        """Enter rows of values, and return the number of values.
+
+        If the range is a single cell, the values may extend beyond it.
+        """
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -291,10 +294,10 @@ class Spreadsheets:
         start = size if start is None else start
         if count < 1 or not 0 <= start <= size:
             raise ToolError(
-                f"invalid argument: count must be at least 1 and start must be 0 to {size}, got "
+                f"invalid argument: count must be at least 1 and start between 0 and {size}, got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size:  # would require moving cells and updating formulas
+        if start < size:  # insertion would have to move cells and update formulas
             raise ToolError(
                 f"not supported: inserting {axis}s between others; omit start_{axis} to add "
                 f"{axis}s at the end"

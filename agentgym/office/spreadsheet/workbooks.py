@@ -23,7 +23,7 @@ MAX_PARTS = 2_000  # maximum files per workbook; a sheet with charts has a few f
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
 MAX_ROWS = 100_000  # each non-empty row has at least one cell
 MAX_COLUMNS = 16_384  # as in Excel
-MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before non-empty ones
+MAX_SPREAD = 1_000_000  # maximum cells, including empty cells between other cells
 MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
 # Maximum length of shared formulas after openpyxl has copied them to each cell.
 MAX_SHARED = 2_000_000
@@ -35,11 +35,11 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values, which are not counted.
+# XML elements that contain cell values; they are not counted.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-# Elements with separate limits; `MAX_OTHERS` limits the other elements.
+# XML elements with separate limits; `MAX_OTHERS` limits the other elements.
 _CELLS = frozenset(("row", "c", "f"))
-# Elements with a range that openpyxl expands into cells.
+# XML elements with a range that openpyxl expands into cells.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
 # Byte order marks and whitespace that may precede XML.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
@@ -65,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook with these sheets; strings that start with `=` become formulas."""
+    """Return a workbook with the given sheets; strings that start with `=` become formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
@@ -233,7 +233,8 @@ class _Look:
         self._parser.EndElementHandler = None
         if self._shared * self._longest > MAX_SHARED:
             raise ToolError(
-                f"limit exceeded: shared formulas of a workbook may have at most {MAX_SHARED} characters"
+                f"limit exceeded: the shared formulas of a workbook may have at most {MAX_SHARED} "
+                "characters"
             )
 
     def _cell(self, place: str) -> None:

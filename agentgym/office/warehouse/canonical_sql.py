@@ -23,9 +23,7 @@ def canonical_query(query: str, dialect: str) -> str:
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
-            comment.set(
-                "kind", str(comment.args["kind"]).upper()
-            )  # the parser does not change the case
+            comment.set("kind", str(comment.args["kind"]).upper())  # SQLGlot keeps `kind` as typed
         return ";".join(each.sql(dialect) for each in statements) or query
     except (SqlglotError, RecursionError):  # nested too deeply, or not expressible in the dialect
         return query

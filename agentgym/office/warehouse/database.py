@@ -30,7 +30,7 @@ SECONDS = 5.0
 # Seconds until the child process counts as stuck; the host may be busy.
 WALL_SECONDS = 600.0
 
-MEMORY = "512MB"  # per DuckDB database, because many offices share a machine
+MEMORY = "512MB"  # limit per DuckDB database, because many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
@@ -41,7 +41,6 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 # These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# Statements that configure a newly opened database.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
@@ -135,7 +134,7 @@ def _hang_up(connection: Connection, process: subprocess.Popen[bytes], owner: in
         process.wait()
 
 
-_processes: dict[int, _Process] = {}  # by id of the parent process
+_processes: dict[int, _Process] = {}  # keyed by the id of the parent process
 _numbers = itertools.count()
 
 

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and COMMENT statements for tables; invalid ones raise `ToolError`."""
+"""CREATE, ALTER, DROP and COMMENT statements for tables; invalid statements raise `ToolError`."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
         for item in action.expressions if isinstance(action, exp.AlterSet) else [action]:
             if not isinstance(item, exp.Properties) or not item.expressions:
                 raise ToolError(
-                    "not supported: ALTER TABLE can change only comments; otherwise use CREATE OR "
-                    "REPLACE TABLE ... AS SELECT"
+                    "not supported: ALTER TABLE can change only comments; for other changes use "
+                    "CREATE OR REPLACE TABLE ... AS SELECT"
                 )
             warehouse.set_comment(name, "", only_comment(item))
     return ConversionResult("ALTER_TABLE", target=name)

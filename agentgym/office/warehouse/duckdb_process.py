@@ -46,8 +46,8 @@ class _Session:
     ) -> tuple[list[str], list[str], list[Any], int, bool]:
         """Run a query after the `opening` statements.
 
-        Returns column names and types, the records within both limits, the number of records, and
-        whether the length limit caused omissions.
+        Returns column names, column types, up to `limit` + 1 records, the total number of records,
+        and whether long records were omitted.
         """
         self.execute([(statement, ()) for statement in opening])
         cursor = self._live.execute(sql)
@@ -99,7 +99,8 @@ class _Session:
             characters = sum(map(len, data))
             if characters > room:
                 raise _Full(
-                    f"the table must have at most {room} characters, got {characters}; store less"
+                    f"the table must have at most {room} characters, got {characters}; store less "
+                    "data"
                 )
             self._live.execute("COMMIT")
         except BaseException:
@@ -151,8 +152,8 @@ def _answer(
         return "full", str(error)
     except (duckdb.OutOfMemoryException, MemoryError):
         return "memory", ""
-    except (duckdb.FatalException, duckdb.InternalException):  # all later statements would fail
-        return "broken", ""
+    except (duckdb.FatalException, duckdb.InternalException):
+        return "broken", ""  # all later statements in this process would fail
     except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
         text = str(error)
         return ("memory" if "bad_alloc" in text else "refused"), text

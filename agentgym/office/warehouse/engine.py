@@ -27,11 +27,9 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# Maximum size of all tables as JSON, which fits into DuckDB's memory on every host.
+# Maximum total size of the tables as JSON; such tables fit into DuckDB's memory on every host.
 MAX_CHARACTERS = 1 << 26
 
-
-# DuckDB statements with parameter values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 
@@ -158,7 +156,7 @@ class SQLEngine:
                 live = self._open()
                 self._ensure_loaded(live, tables)
                 return live.request(method, *arguments)
-            except SessionLostError:  # a statement of another engine ended the process
+            except SessionLostError:  # a statement from another engine ended the process
                 continue
 
     def _ensure_loaded(self, live: DuckDBSession, tables: Sequence[TableName]) -> None:

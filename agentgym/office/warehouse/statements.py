@@ -1,4 +1,4 @@
-"""Execution of SQL statements, depending on the kind of statement."""
+"""Functions that execute each kind of SQL statement."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def action_of(
         kind = kind.replace(" ", " TEMPORARY ", 1)
     if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
         raise ToolError(
-            f"not supported: {kind}; use queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
-            "COMMENT, or CREATE and DROP of tables"
+            f"not supported: {kind}; use a query, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
+            "COMMENT, CREATE TABLE or DROP TABLE"
         )
     return action
 
@@ -86,7 +86,7 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns a single count, so MERGE returns the action for each row instead.
+    # DuckDB counts all merged rows together, so request the action for each row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:
@@ -113,7 +113,7 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# Names of row counts by action, in the order of the results.
+# Name of each action's row count, in the order of the results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {

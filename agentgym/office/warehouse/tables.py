@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Description, creation time and server notes of a schema."""
+    """Properties of a schema; `notes` is the location in BigQuery."""
 
     comment: str = ""
     created: str = ""

@@ -15,7 +15,6 @@ _COUNT = """(SELECT count(*) FROM product_categories AS l JOIN products AS p ON 
   WHERE l.term_id = categories.id AND p.status = 'publish')"""
 
 
-# Default values of a new category.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
 
 # Fields that are always shown, even if empty.

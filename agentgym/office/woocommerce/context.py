@@ -15,12 +15,11 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-_SLUG_CHARS = 180  # leaves room for a number; WordPress allows 200 characters
+_SLUG_CHARS = 180  # leaves room for a numeric suffix; WordPress allows 200 characters
 MAX_WORDS = 50  # limited, because each word is compared with every record
 _MAX_OFFSET = 2**62  # SQLite integers have 64 bits
-_YEARS = range(1900, 9001)  # conversion between time zones cannot overflow
+_YEARS = range(1900, 9001)  # in these years, time zone conversion cannot overflow
 
-# Product fields that contain dates.
 _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
 
 
@@ -45,7 +44,7 @@ class ShopContext(ServerState):
         return stamp(self.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
-        """Return a date from a task author's record, by default the current time."""
+        """Return a date field of a record or, if the field is empty, the current time."""
         return stamp(record.get(name) or self.clock.now())
 
     def offset(self) -> timedelta:
@@ -60,7 +59,7 @@ class ShopContext(ServerState):
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return the fields in `always` and those that differ from `new`; dates in site time."""
+        """Return the fields in `always` and all fields that differ from `new`, with site times."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -150,7 +149,6 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-# Address fields in the order of the API.
 _ADDRESS = (
     "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
     "country", "email", "phone",
@@ -158,20 +156,20 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return a task author's address, with the fields in the order of the API."""
+    """Return an address in the API's field order; raise `ValueError` for unknown fields."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
 
 def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise `ValueError` if a task author's record has an unknown field."""
+    """Raise `ValueError` if a record has a field that is not in `names`."""
     unknown = sorted(record.keys() - set(names))
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(names)}")
 
 
 def given_fields(record: Row) -> Row:
-    """Return the non-blank fields of an address or line."""
+    """Return the non-blank fields of an address or order line."""
     return {name: value for name, value in record.items() if value not in ("", None)}
 
 
@@ -224,7 +222,7 @@ def words_in(*columns: str) -> str:
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`."""
+    """Split a search string into words for `words_in`."""
     if not search:
         return None
     # Like SQLite's lower(), bytes.lower() affects only ASCII letters.

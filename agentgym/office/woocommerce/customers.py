@@ -18,7 +18,6 @@ from agentgym.office.woocommerce.context import (
 from agentgym.text.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")
-# Fields that task authors may set.
 _FIELDS = ("email", "first_name", "last_name", "billing")
 
 # SQL expressions for the sort keys other than `id`.

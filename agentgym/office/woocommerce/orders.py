@@ -13,7 +13,6 @@ from agentgym.office.woocommerce.context import ShopPart, check_fields, in_addre
 from agentgym.office.woocommerce.views import cents, show_orders
 from agentgym.text.tools import ToolError, echo, tool
 
-# Order statuses in the order of the API.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
@@ -25,7 +24,6 @@ _BOOKING = ("processing", "completed", "on-hold")
 _MAX_QUANTITY = 10**6  # keeps order totals in cents below 2**63
 
 _DATES = ("date_created", "date_paid", "date_completed")
-# Fields that task authors may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields with the same value in all orders.
@@ -36,7 +34,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools can only read."""
+    """Orders, which are read-only for tools."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return the new ids, in order. Totals are computed from `line_items`.
@@ -99,7 +97,7 @@ class Orders(ShopPart):
         unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
         if unknown:
             raise ToolError(
-                f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got "
+                f"invalid argument: status must be one of {', '.join(STATUSES)}, trash, any, got "
                 f"{echo(unknown[0])}"
             )
         where = {
@@ -163,7 +161,7 @@ class Orders(ShopPart):
         check_fields(line, ("product_id", "quantity"))
         product, quantity = self._store.get("products", line["product_id"]), line["quantity"]
         if not 1 <= quantity <= _MAX_QUANTITY:
-            raise ValueError(f"quantity must be 1 to {_MAX_QUANTITY}, got {quantity!r}")
+            raise ValueError(f"quantity must be between 1 and {_MAX_QUANTITY}, got {quantity!r}")
         amount = cents(product["price"]) * quantity
         return {
             "order_id": order["id"],
@@ -173,7 +171,7 @@ class Orders(ShopPart):
             "quantity": quantity,
             "subtotal": amount,
             "total": amount,
-            # The quantity removed from stock.
+            # The quantity that the order has removed from the stock.
             "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
             "code": "",
             "meta_data": [],

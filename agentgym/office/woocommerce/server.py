@@ -21,8 +21,8 @@ class WooCommerce(Server):
     """A WooCommerce shop; the caller is the administrator.
 
     Order totals are computed from line items, in whole cents. Dates are in site time (the setting
-    `gmt_offset`). Whether a product is on sale is determined when the product is saved. Items of
-    `meta_data` are matched by id or key; a null value removes an item.
+    `gmt_offset`, in hours). Whether a product is on sale is determined when the product is saved.
+    Items of `meta_data` are matched by id or key; a null value removes an item.
 
     The attributes `products`, `categories`, `orders`, `customers` and `settings` let tasks add
     records, as in `shop.products.add("Mug", regular_price="5")`, and read records with `all`. Ids

@@ -8,9 +8,8 @@ from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 from agentgym.text.tools import tool
 
-_VERSION = "9.5.1"  # the release of January 2025
+_VERSION = "9.5.1"  # released in January 2025
 
-# Label and description of each group of settings.
 _GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
     "products": ("Products", "Stock, reviews and measures."),
@@ -42,7 +41,7 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting, such as `gmt_offset` (in hours); raise ToolError or ValueError."""
+        """Change a setting; raise ToolError for an unknown id, ValueError for an invalid value."""
         setting = self._store.get("settings", id)
         options = setting["options"]
         if options and value not in options:

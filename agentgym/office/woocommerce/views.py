@@ -42,7 +42,7 @@ def select_products(
     page: int | None = None,
     size: int = 100,
 ) -> list[Row]:
-    """Return products in the API's format; see `ShopContext.select_ids`."""
+    """Return products in the API's format, selected as in `ShopContext.select_ids`."""
     return show_products(shop, shop.select_ids("products", where, order, page, size))
 
 

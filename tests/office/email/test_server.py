@@ -64,7 +64,7 @@ def test_attachments_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, files in (
         ("^invalid argument: two attachments have the name", ["a/x.bin", "b/x.bin"]),
-        ("^limit exceeded: a mail may have at most 100 attachments", ["a/x.bin", "y.bin"]),
+        ("^limit exceeded: an email may have at most 100 attachments", ["a/x.bin", "y.bin"]),
     ):
         refused(server, "send_email", text, **plain, attachments=files)
     monkeypatch.setattr("agentgym.office.store.MAX_BYTES", 10)
@@ -110,7 +110,7 @@ def test_tasks_fill_mailboxes() -> None:
     assert server.folders(ADA) == ["INBOX", "Sent", "Drafts", "Trash", "Archive"]
     with pytest.raises(ToolError, match="not found: there is no user"):
         server.messages("no@x.org")
-    with pytest.raises(ToolError, match="the date of a mail must have a time zone"):
+    with pytest.raises(ToolError, match="the date of an email must have a time zone"):
         server.deliver(Mail(ADA, BOB, "", "", datetime(2025, 1, 1)))
     with pytest.raises(ToolError, match="not found: there is no mailbox"):
         server.deliver([old, Mail(ADA, "eve@x.org", "", "", DAY)])

@@ -25,7 +25,7 @@ def test_paging() -> None:
     assert [product["id"] for page in pages for product in page] == list(range(1, 124))
     assert len(call(shop, "woo_products_list")) == 10
     for size in (0, 101):
-        refused(shop, "woo_products_list", "the page size must be 1 to 100", perPage=size)
+        refused(shop, "woo_products_list", "the page size must be between 1 and 100", perPage=size)
     refused(shop, "woo_orders_list", "page must be at least 1", page=0)
 
 

@@ -22,7 +22,7 @@ from agentgym.text.tools import ToolError, echo
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect, for one project; datasets are schemas of the engine."""
+    """BigQuery's SQL dialect for one project, whose datasets are schemas in the engine."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS

@@ -17,7 +17,7 @@ from agentgym.office.warehouse.dialects.trees import (
 )
 from agentgym.text.tools import ToolError
 
-# Functions that SQLGlot does not know and DuckDB supports with the same meaning.
+# Functions unknown to SQLGlot that have the same meaning in DuckDB.
 FUNCTIONS = frozenset(
     "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
@@ -31,7 +31,7 @@ _PARTS = {
 # Possible first days of a week, starting with DuckDB's default.
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
-# Format elements with the same meaning in DuckDB. SQLGlot expands others, such as `%F`.
+# Format elements with the same meaning in DuckDB, after SQLGlot has expanded `%F` and others.
 _ELEMENTS = frozenset(f"%{letter}" for letter in "AaBbdHIjMmpSUuWwYy%") | {"%f", "%-d"}
 _ELEMENT = re.compile(r"%-?.?", re.DOTALL)
 
@@ -142,7 +142,7 @@ def _check_format(node: Node) -> None:
         if element not in _ELEMENTS:
             raise ToolError(f"not supported: {element} in a format; use elements such as %d or %H")
     if node.args.get("zone"):
-        raise ToolError("not supported: a format and a time zone; use DATETIME(time, zone)")
+        raise ToolError("not supported: a format with a time zone; use DATETIME(time, zone)")
 
 
 def _written(node: Node) -> Node:

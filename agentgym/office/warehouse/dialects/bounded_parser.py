@@ -16,7 +16,7 @@ MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is
 
 # Maximum average number of rereads per token; ordinary statements need less than 1.
 _REREADS = 16
-# Additional tokens that the parser may reread, which takes about 0.04 seconds.
+# Additional tokens that the parser may reread in about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 
@@ -59,7 +59,7 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
 
         def _retreat(self, index: int) -> None:
             self._rereads -= self._index - index
-            if self._rereads < 0:  # SQLGlot would catch a ParseError and go on
+            if self._rereads < 0:  # SQLGlot would catch a ParseError and continue
                 raise RecursionError
             super()._retreat(index)
 

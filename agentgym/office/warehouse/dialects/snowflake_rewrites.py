@@ -75,8 +75,8 @@ def _to_char(node: Node) -> Node:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
         raise ToolError(
-            f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; only "
-            "date formats are"
+            f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; use "
+            "a date format"
         )
     match: Node = Dialect.get_or_raise("snowflake").format_time(
         exp.Literal.string(style.name.lower())

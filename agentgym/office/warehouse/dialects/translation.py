@@ -41,7 +41,7 @@ READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that retur
 
 
 class Warehouse(ABC):
-    """Base class for SQL dialects, whose statements run at a fixed time."""
+    """Base class for SQL dialects; in statements, the current time is `now`."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -53,8 +53,6 @@ class Warehouse(ABC):
         self.engine = engine
         self.now = now
 
-    # Hooks that each dialect overrides.
-
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
         """Return the engine's name for a table, even if the table does not exist."""
@@ -65,7 +63,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return the name of a query column without an alias."""
+        """Return the name of a result column for which the query gives no alias."""
 
     def show(self, tree: exp.Expression) -> Rows:
         """Return the result of a SHOW or DESCRIBE statement."""
@@ -171,7 +169,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Reject unknown functions, parameters, and queries for earlier versions of tables."""
+        """Reject parameters, unknown functions, and queries for earlier versions of tables."""
         for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")

@@ -55,7 +55,7 @@ def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
 
 
 def comment_in(properties: Any) -> str:
-    """Return the comment (in BigQuery, the description) from properties."""
+    """Return the comment (in BigQuery, the description) in a statement's properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -66,7 +66,7 @@ def comment_in(properties: Any) -> str:
 
 
 def only_comment(properties: exp.Properties) -> str:
-    """Return the comment from properties; reject other properties."""
+    """Return the comment in a statement's properties; reject other properties."""
     for item in properties.expressions:
         described = isinstance(item, exp.Property) and item.name.lower() == "description"
         if not described and not isinstance(item, exp.SchemaCommentProperty):
@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that rejects an expression, or only expressions with a given part."""
+    """Return a rewrite that rejects an expression if it has the `part` (default: always)."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
