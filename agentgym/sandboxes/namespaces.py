@@ -128,7 +128,7 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of all `bwrap` programs, the system's first."""
+    """Return the paths of all `bwrap` executables, starting with the system's."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]
@@ -138,7 +138,7 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` is unusable: too old, set-uid, restricted, or exposing the host's clock."""
+    """Return the reason why a `bwrap` is unusable, or an empty string."""
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
         process = ConfinedProcess((path, *_arguments((), ()), "--chdir", "/"), program, RunSeed())
@@ -170,7 +170,7 @@ def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
 def resource_limits(
     limits: Limits, memory_mb: int, file_bytes: int, open_files: int
 ) -> dict[str, int]:
-    """Return the kernel's limits per process, with the names from `resource`."""
+    """Return the kernel's limits for each process, keyed by the constants of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
         "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
@@ -189,7 +189,7 @@ class ConfinedProcess:
         program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside the sandbox.
-        forks: Whether the processes may start child processes, which have a separate stderr.
+        forks: Whether processes may start child processes. If so, stderr is separate from stdout.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class ConfinedProcess:
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received bytes, waiting for at most `seconds`.
 
-        Yields each source with its data, b"" at its end, or None if nothing arrived.
+        Yields each source and its data. The data is b"" at the end, and None if nothing arrived.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -275,12 +275,12 @@ class ConfinedProcess:
             return b""
 
     def close(self, patience: float = 0.0) -> None:
-        """Kill all processes inside, unless they exit within `patience` seconds."""
+        """Kill all processes in the sandbox, unless they exit within `patience` seconds."""
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` reaps. A container may have no init that
-            # would reap it.
+            # Kill the sandbox's first process, which `bwrap` reaps. If `bwrap` were killed, a
+            # container without an init would never reap the process.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)

@@ -56,15 +56,15 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, but at most an empty pipe's capacity, so that a fast reader cannot
-        block this process.
+        """Fill a pipe. At most one pipe's capacity is written, because a fast reader would
+        otherwise keep this process busy.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # stored before writing, because the pipe may be full
+                self.pipes[pipe] = data  # keeps the bytes if the pipe is full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
@@ -137,7 +137,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 
 
 def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None:
-    """Send the program's outcome and as many files as fit."""
+    """Send the exit status, and as many files as the limits allow."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
