@@ -203,7 +203,7 @@ def wait_for(condition: Callable[[], bool], failure: str) -> None:
         time.sleep(0.02)
 
 
-# A shell reports status 130 in both cases. The signal itself terminates Python if the interrupt
+# Exit statuses of an interrupted command. The signal itself terminates Python if the interrupt
 # arrives inside `exec`, for example during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 

@@ -114,7 +114,7 @@ def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> Non
         assert (f"\n\n{heading}\n" in system) == (letter in arm)
     assert system.count("is always right") == len(set(arm) & {"P", "S"})
     rules, _, rest = system.partition("# Tools")
-    # a tool may describe its own results in these words
+    # a tool description may say that results are not repeated
     said = rules + rest.partition("# How to reply")[2]
     assert not re.search(r"not shown again|never shown|not be repeated", said)
 
@@ -245,7 +245,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # The task text is the same if the state contains the differences.
+        # The task texts of these worlds are equal if only the state hint contains what differs.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"

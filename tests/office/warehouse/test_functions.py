@@ -1,4 +1,4 @@
-"""Compare both dialects' functions with their manuals, without access to the environment."""
+"""Functions of both SQL dialects return the values in the manuals and cannot read the environment."""
 
 from __future__ import annotations
 
