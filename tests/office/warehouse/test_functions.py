@@ -1,4 +1,4 @@
-"""Functions of both SQL dialects return the values in the manuals and cannot read the environment."""
+"""Functions of both SQL dialects return the manuals' values and cannot read the environment."""
 
 from __future__ import annotations
 
