@@ -125,7 +125,7 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
 
 @cache
 def twins() -> dict[str, list[str]]:
-    """Return, for each world or preset, all names with the same class and options."""
+    """Map each world or preset to all names with the same class and options."""
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in agentgym.worlds(presets=True):
         options = json.dumps(entry.options, sort_keys=True)

@@ -82,8 +82,8 @@ def files() -> dict[str, bytes]:
 def calls(
     parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dict[str, Any]]:
-    """Yield expensive arguments for a tool. Each has one word in all string arguments, except in
-    those with `known` values.
+    """Yield expensive arguments for a tool: each word in `WORDS` is passed as every string
+    argument, except those with `known` values.
     """
     properties = parameters.get("properties", {})
     required = {name: properties[name] for name in parameters.get("required", ())}

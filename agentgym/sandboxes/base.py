@@ -141,7 +141,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call; raise ToolError to refuse the call, or `Stopped` above a limit."""
+        """Answer a call; raise ToolError to refuse the call, or `Stopped` if it exceeds a limit."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:

@@ -51,7 +51,7 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """The host's CPython in fresh namespaces, which rely on the kernel's isolation.
+    """The host's CPython, isolated by fresh Linux namespaces.
 
     The clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
     `SandboxUnavailable` if `bwrap` cannot run on this host.
@@ -130,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # After its result, a process exits by itself, unless the code faked the result.
+        # A process that sent its result exits by itself, unless the code faked the result.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:

@@ -23,7 +23,7 @@ STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of the folder; the struct and two pipes occupy one page
 
-# Unlike LD_PRELOAD, this list also applies to programs with a changed environment.
+# Unlike LD_PRELOAD, this file also affects programs that run with a changed environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed

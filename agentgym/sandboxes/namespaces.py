@@ -49,7 +49,7 @@ REMEDY = (
 # Environment variable that contains the path of the `bwrap` to use.
 CHOICE = "AGENTGYM_BWRAP"
 
-# A start takes 0.1 s, and several seconds on an overloaded host.
+# Starting a sandbox takes 0.1 s, or several seconds on an overloaded host.
 START_SECONDS = 180.0
 
 # files per folder; an inode takes about 1 kB of kernel memory
@@ -59,7 +59,7 @@ MAX_INODES = 20_000
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# Disables user and site packages, the script path, bytecode files and output buffering.
+# The flags disable user and site packages, the script path, bytecode files and output buffering.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -105,7 +105,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
         # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
-    # Programs with another environment find the libraries on the linker's default path.
+    # Programs with a changed environment find the libraries on the linker's default path.
     command += ["--symlink", _LIBRARIES, "/usr/lib64"]
     if not any(name.startswith("/lib/") for name in libraries):
         command += ["--symlink", _LIBRARIES, "/lib"]
@@ -189,7 +189,7 @@ class ConfinedProcess:
         program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside the sandbox.
-        forks: Whether processes may start child processes. If so, stderr is separate from stdout.
+        forks: Whether processes may start child processes, with stderr separate from stdout.
     """
 
     def __init__(
@@ -249,7 +249,8 @@ class ConfinedProcess:
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received bytes, waiting for at most `seconds`.
 
-        Yields each source and its data. The data is b"" at the end, and None if nothing arrived.
+        Yields each source with its data, which is b"" at the source's end and None if nothing
+        arrived.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)

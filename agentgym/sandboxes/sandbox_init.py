@@ -50,7 +50,7 @@ class RandomSource:
         self._generator = _random.Random(seed)
         for name in ("urandom", "random"):
             os.mkfifo(f"{_DEVICES}/{name}", 0o666)
-            # Also opened for reading, so that the pipe stays open while no program reads it.
+            # O_RDWR instead of O_WRONLY keeps the pipe open while no program reads it.
             pipe = os.open(f"{_DEVICES}/{name}", os.O_RDWR | os.O_NONBLOCK)
             self.pipes[pipe] = b""
             self.feed(pipe)
@@ -175,7 +175,7 @@ def main(top: str) -> None:
     os.umask(0o022)  # regardless of the host's umask
     # SIGINT is the only signal that Python handles and that programs can send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Opened now, because programs may remove the file.
+    # Open the file before any program can remove it.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
     stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
     job = json.loads(stream.readline())

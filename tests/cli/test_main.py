@@ -240,7 +240,7 @@ def test_an_interrupt_is_one_line_at_any_moment(
         time.sleep(delay)  # the test must pass at any stage of the command
     else:
         wait_for(lambda: log.exists() and log.stat().st_size > 0, "the command wrote no episode")
-    os.killpg(process.pid, signal.SIGINT)  # like a terminal, also interrupts the workers
+    os.killpg(process.pid, signal.SIGINT)  # also interrupts the workers, as a terminal would
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
     if "_get_module_details" in errors:

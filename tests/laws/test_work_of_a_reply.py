@@ -107,7 +107,7 @@ ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
 # Each range is read again for every change to the sheet.
 FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
-# Calls that take almost as much work as one call is allowed.
+# Calls that use most of the work allowed per call, or more.
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
     ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>20000000000))"}),
     ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b, {ARRAY} c"}),

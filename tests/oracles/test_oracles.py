@@ -87,7 +87,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
         assert pages or chat.messages[0].text.startswith(first.messages[0].text)
         task, hints = split_hints(chat.messages[1].text)
         assert set(hints) == {*TAGS[arm]}
-        # The state contains all changes, so the task omits them from the first turn.
+        # The state hint contains everything that can change, so the task omits these parts.
         assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
         assert len(task) <= len(first.messages[1].text)
         world = tool_env(make(env_id)).world_class.read_task(task)
@@ -245,7 +245,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # The task texts of these worlds are equal if only the state hint contains what differs.
+        # In these worlds, pruning makes all task texts equal, because only the state hint differs.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"

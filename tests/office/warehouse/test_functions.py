@@ -66,7 +66,7 @@ def test_what_cannot_be_computed_is_refused_and_not_computed_wrong(line: str) ->
 
 
 def outside_names() -> list[str]:
-    """Return DuckDB's functions that vary by session or time, or can be called by a bare name."""
+    """Return DuckDB's functions that depend on session or time, or need no parentheses."""
     rows = duckdb.sql(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE len(parameters) = 0 AND "
         "(stability <> 'CONSISTENT' OR macro_definition ILIKE '%current%')"
