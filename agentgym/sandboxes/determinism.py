@@ -49,7 +49,7 @@ class RunSeed:
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the library's struct; `began` is the real start time in nanoseconds since 1970."""
+        """Pack the library's struct; `began` is the real start time in nanoseconds since 1970."""
         digest = self.digest()
         # A real clock has arbitrary fractions of a second, and bash seeds $RANDOM from them.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND

@@ -133,7 +133,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        # A program can forge the elapsed time, but no wait exceeds the time limit.
+        # A program can forge the elapsed time, but the time limit bounds any wait.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
             self._show(stdout), self._show(stderr), code, "", files, left_out, seconds

@@ -12,7 +12,7 @@ import sys
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
 # io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd,
 # memfd_secret, io_setup, personality, name_to_handle_at, modify_ldt. The last group contains
-# setxattr, lsetxattr, fsetxattr and setxattrat, because file systems in memory do not count
+# setxattr, lsetxattr, fsetxattr and setxattrat, because in-memory file systems do not limit
 # extended attributes.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {

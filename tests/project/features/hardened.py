@@ -1,4 +1,4 @@
-"""Programs in the system sandbox, if the host allows it."""
+"""Check that the system sandbox works, or that the reason is not a missing package."""
 
 from agentgym.sandboxes import SandboxUnavailable, workbench
 
