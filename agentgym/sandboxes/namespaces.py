@@ -52,7 +52,7 @@ CHOICE = "AGENTGYM_BWRAP"
 # Starting a sandbox takes 0.1 s, or several seconds on an overloaded host.
 START_SECONDS = 180.0
 
-# files per folder; an inode takes about 1 kB of kernel memory
+# files per folder, because each inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
 
 # maximum number of bytes per read, so that no source starves another
@@ -173,7 +173,8 @@ def resource_limits(
     """Return the kernel's limits for each process, keyed by the constants of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
+        "RLIMIT_CPU": math.ceil(limits.seconds)
+        + 1,  # takes effect only if the wall-clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,

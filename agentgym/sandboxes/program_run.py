@@ -22,9 +22,10 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Output beyond the policy's limit is discarded. A program that writes more than this is stopped.
+# Output beyond the policy's limit is discarded. A program whose output exceeds this size is
+# stopped.
 MAX_OUTPUT_BYTES = 64 * 2**20
-MAX_BYTES = 128 * 2**20  # total of all returned files
+MAX_BYTES = 128 * 2**20  # total size of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # maximum length of the line that lists the paths
 _READY = b"ready\n"  # message sent just before the program starts
 _TICK = 0.02  # seconds between checks of processes, memory and files

@@ -83,7 +83,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
 
 @pytest.fixture(scope="module")
 def chats() -> list[Chat]:
-    """Return chats from several episodes and stacks, in random order, many of them twice."""
+    """Return chats of several episodes and wrapper stacks in random order; many chats occur twice."""
     stacks: list[dict[str, Any]] = [
         {},
         {"oracles": "P"},

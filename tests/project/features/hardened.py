@@ -1,4 +1,4 @@
-"""Check that the system sandbox works, or that the reason is not a missing package."""
+"""Check that the system sandbox works, or fails for a reason other than a missing package."""
 
 from agentgym.sandboxes import SandboxUnavailable, workbench
 
