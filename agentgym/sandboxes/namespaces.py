@@ -173,8 +173,7 @@ def resource_limits(
     """Return the kernel's limits for each process, keyed by the constants of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds)
-        + 1,  # takes effect only if the wall-clock check is late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,

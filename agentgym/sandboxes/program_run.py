@@ -22,8 +22,7 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Output beyond the policy's limit is discarded. A program whose output exceeds this size is
-# stopped.
+# Output beyond the policy's limit is discarded. Output beyond this size stops the program.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total size of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # maximum length of the line that lists the paths
