@@ -158,7 +158,7 @@ def _problem(path: str) -> str:
 
 @functools.cache
 def read_program(name: str) -> str:
-    """Return the source of a program that runs inside the sandbox, given the program's file name."""
+    """Return the source of a program that runs inside the sandbox, given its file name."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
