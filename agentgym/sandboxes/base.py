@@ -32,7 +32,7 @@ class Limits(Config):
 
     Attributes:
         seconds: Wall-clock time, including function calls.
-        memory_mb: Memory that the interpreter may use beyond its initial size.
+        memory_mb: Memory beyond the interpreter's initial size.
         calls: Function calls.
     """
 
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """Broker that runs on the host, answers and counts the code's calls, and stores its output."""
+    """Host side of a run: answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code

@@ -130,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # A process that sent its result exits by itself, unless the code faked the result.
+        # A process that sent its result exits, unless the code faked the result.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
 _SECOND = 10**9
 _FIXED_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, from <linux/personality.h>
-_ASK = 0xFFFFFFFF  # makes `personality` return the flags without changing them
+_ASK = 0xFFFFFFFF  # queries the flags without changing them
 
 
 @dataclass(frozen=True, slots=True)

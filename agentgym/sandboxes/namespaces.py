@@ -128,7 +128,6 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of all `bwrap` executables, starting with the system's."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]

@@ -151,7 +151,7 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# Checks that the shell and the interpreter start, and see the episode's clock.
+# Checks that the shell and the interpreter start and see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
