@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# A run needs an axis, so presets use this option, which no preset sets.
+# Runs vary one option; runs of a fixed preset use this option, because no preset sets it.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
@@ -125,7 +125,7 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
 
 @cache
 def twins() -> dict[str, list[str]]:
-    """Return, for each world or preset, all names with the same class and options."""
+    """Map each world or preset to all names with the same class and options."""
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in agentgym.worlds(presets=True):
         options = json.dumps(entry.options, sort_keys=True)

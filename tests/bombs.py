@@ -82,8 +82,8 @@ def files() -> dict[str, bytes]:
 def calls(
     parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dict[str, Any]]:
-    """Yield long arguments for a tool's schema; each word fills every string argument once, except
-    the arguments in `known`.
+    """Yield expensive arguments for a tool: each word in `WORDS` is passed as every string
+    argument, except those with `known` values.
     """
     properties = parameters.get("properties", {})
     required = {name: properties[name] for name in parameters.get("required", ())}
@@ -104,11 +104,11 @@ class _Draw:
     known: Mapping[str, str]
 
     def values(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a value for each property."""
+        """Return arguments for the properties of a JSON schema."""
         return {name: self.known.get(name) or self.value(properties[name]) for name in properties}
 
     def value(self, schema: Mapping[str, Any]) -> Any:
-        """Return a value for a schema."""
+        """Return a value that a JSON schema allows."""
         if "$ref" in schema:
             return self.value(self.definitions[schema["$ref"].rpartition("/")[2]])
         if "anyOf" in schema:

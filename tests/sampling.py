@@ -6,9 +6,9 @@ in `--sample` combinations of the axes' values. The commit seeds the draw, so ea
 different sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
 
 Every sample contains at least one case of each kind, such as each id or arm.
-`@pytest.mark.rotation(stop=STOPS)` draws one case in `--sample`, often none; use it for slow cases
-that resemble each other. `@pytest.mark.rotation` without arguments rotates a whole test that takes
-seconds and repeats what quicker tests cover.
+`@pytest.mark.rotation(stop=STOPS)` runs one in `--sample` cases, and often none; use this mark for
+slow cases that resemble each other. `@pytest.mark.rotation` without arguments rotates a whole test
+that takes seconds and repeats what quicker tests cover.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return the kind of an id, such as its world, or any other value itself."""
+    """Return the group of a value for sampling: the kind of an env id, or else the value itself."""
     if isinstance(value, tuple) and value[0] in OFFICE:  # a tuple of an id and its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)

@@ -1,7 +1,7 @@
 """Sandboxes for model-written code: interpreters that call host functions, and a workbench.
 
-The code is assumed to be hostile. The code reaches the host only through the given functions. Each
-call blocks until the host answers, and runs exactly once.
+The code is assumed to be hostile. The code reaches the host only through the given functions. A
+call to a host function blocks until the host answers, and runs exactly once.
 
 `make_sandbox` selects an interpreter: `monty` (a fast subset of Python) or `bubblewrap` (full
 CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, common tools

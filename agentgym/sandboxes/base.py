@@ -1,4 +1,4 @@
-"""Base of all sandboxes: limits, results, and the host's side of a run."""
+"""The sandbox interface, resource limits, results, and the host's side of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_JSON = (
 )
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
-_MAX_FRAMES = 6  # only the innermost frames, because a recursion has many
+_MAX_FRAMES = 6  # only the innermost frames, because a recursion can produce thousands
 _MAX_NAME_OR_LINE = 100  # maximum length of a source line or function name in an error
 
 
@@ -31,8 +31,8 @@ class Limits(Config):
     """Resource limits of one run.
 
     Attributes:
-        seconds: Wall-clock time, including calls.
-        memory_mb: Memory of the interpreter beyond its initial size.
+        seconds: Wall-clock time, including function calls.
+        memory_mb: Memory beyond the interpreter's initial size.
         calls: Function calls.
     """
 
@@ -76,8 +76,8 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run code until it ends or reaches a limit.
 
-        Errors in the code are not raised here; errors in a function are, except `ToolError`. The
-        64-bit seed determines random numbers, unless the code seeds its own generator.
+        Exceptions in the code do not propagate; exceptions in a host function do, except ToolError.
+        The 64-bit seed determines random numbers, unless the code seeds its own generator.
         """
 
 
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of a run, which answers and counts calls, and stores output."""
+    """Host side of a run: answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -141,7 +141,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call; raise ToolError to refuse the call, or `Stopped` above a limit."""
+        """Answer a call; raise ToolError to refuse the call, or `Stopped` if it exceeds a limit."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:
@@ -158,7 +158,7 @@ class CallBroker:
     def end(
         self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
     ) -> RunResult:
-        """Return the result of the run; `refused` requires that nothing was called or printed.
+        """Return the result; `refused` becomes `exception` if the code made a call or printed.
 
         `frames` contains the line and function of each active call, outermost first.
         """

@@ -42,8 +42,8 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 _START_MB = 64  # the interpreter's address space before the code runs
 _TMP_BYTES = 16 * 2**20  # occupies the host's memory
 _TICK = 0.1  # seconds between checks of the number of files
-_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each thread costs kernel memory
-# One character may take six in JSON, and a call contains more than its arguments.
+_OPEN_FILES, _THREADS = 64, 64  # each file and each thread takes kernel memory
+# JSON may escape one character as six, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
@@ -51,7 +51,7 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """The host's CPython in fresh namespaces, as secure as the kernel's namespaces.
+    """The host's CPython, isolated by fresh Linux namespaces.
 
     The clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
     `SandboxUnavailable` if `bwrap` cannot run on this host.
@@ -130,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # A finished process exits by itself, unless its code impersonated the interpreter.
+        # A process that sent its result exits, unless the code faked the result.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The clock, random numbers and file times of programs, computed from the episode.
 
-Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's
-functions. The library reads the struct written by `RunSeed.pack`. A program that bypasses the C
+Every program in a sandbox loads a library (`preload/episode.c`) that replaces some functions of the
+C library. The library reads the struct written by `RunSeed.pack`. A program that bypasses the C
 library sees the host's clock.
 """
 
@@ -23,13 +23,13 @@ STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of the folder; the struct and two pipes occupy one page
 
-# Unlike LD_PRELOAD, this list also applies to programs with a changed environment.
+# Unlike LD_PRELOAD, this file also affects programs that run with a changed environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
 _SECOND = 10**9
 _FIXED_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, from <linux/personality.h>
-_ASK = 0xFFFFFFFF  # queries the persona without changing it
+_ASK = 0xFFFFFFFF  # queries the flags without changing them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RunSeed:
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the library's struct; `began` is the real start in nanoseconds since 1970."""
+        """Pack the library's struct; `began` is the real start time in nanoseconds since 1970."""
         digest = self.digest()
         # A real clock has arbitrary fractions of a second, and bash seeds $RANDOM from them.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND

@@ -17,11 +17,11 @@ _LISTED = re.compile(r"^\s*(\S+) => (/.*) \(0x", re.MULTILINE)
 
 
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
-    """Ask the dynamic linker for the libraries of programs and modules, outside the folders
+    """Return the shared libraries that programs and modules need, except those in the folders
     `within`.
 
-    Returns the libraries that exist on the host, by name, and the linker, by its path. Raises
-    OSError if the linker is missing.
+    The result maps library names to paths on the host, and the dynamic linker's path to itself.
+    Raises OSError if the linker is missing.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
@@ -37,5 +37,5 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def executable() -> Path:
-    """Return the interpreter's file, which in a virtual environment is the base interpreter's."""
+    """Return the path of the base interpreter, even in a virtual environment."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

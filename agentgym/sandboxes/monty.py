@@ -167,7 +167,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Each name uses up a suspension. Allow two per call, and 1,000 for other names.
+    # Name lookups also suspend the run. Allow two suspensions per call, and 1,000 other lookups.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,
@@ -178,7 +178,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 def _stub(name: str) -> Callable[..., str]:
     def stub(*args: Any, **kwargs: Any) -> str:
-        raise AssertionError(f"{name} must be answered by the host's loop")
+        raise AssertionError(f"the host's loop must answer calls of {name}")
 
     stub.__name__ = name
     return stub

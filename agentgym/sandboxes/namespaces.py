@@ -49,17 +49,17 @@ REMEDY = (
 # Environment variable that contains the path of the `bwrap` to use.
 CHOICE = "AGENTGYM_BWRAP"
 
-# A start takes 0.1 s, and several seconds on an overloaded host.
+# Starting a sandbox takes 0.1 s, or several seconds on an overloaded host.
 START_SECONDS = 180.0
 
-# files per folder; an inode takes about 1 kB of kernel memory
+# files per folder, because each inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
 
 # maximum number of bytes per read, so that no source starves another
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# Disables user and site packages, the script path, bytecode files and output buffering.
+# The flags disable user and site packages, the script path, bytecode files and output buffering.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -105,7 +105,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
         # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
-    # Programs with another environment find the libraries on the linker's default path.
+    # Programs with a changed environment find the libraries on the linker's default path.
     command += ["--symlink", _LIBRARIES, "/usr/lib64"]
     if not any(name.startswith("/lib/") for name in libraries):
         command += ["--symlink", _LIBRARIES, "/lib"]
@@ -128,7 +128,6 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of all `bwrap` programs, the system's first."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]
@@ -138,7 +137,7 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` is unusable: too old, set-uid, restricted, or exposing the host's clock."""
+    """Return the reason why a `bwrap` is unusable, or an empty string."""
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
         process = ConfinedProcess((path, *_arguments((), ()), "--chdir", "/"), program, RunSeed())
@@ -158,7 +157,7 @@ def _problem(path: str) -> str:
 
 @functools.cache
 def read_program(name: str) -> str:
-    """Return the source of a program that runs inside the sandbox, by file name."""
+    """Return the source of a program that runs inside the sandbox, given its file name."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
@@ -170,7 +169,7 @@ def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
 def resource_limits(
     limits: Limits, memory_mb: int, file_bytes: int, open_files: int
 ) -> dict[str, int]:
-    """Return the kernel's limits per process, with the names from `resource`."""
+    """Return the kernel's limits for each process, keyed by the constants of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
         "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
@@ -189,7 +188,7 @@ class ConfinedProcess:
         program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside the sandbox.
-        forks: Whether the processes may start child processes, which have a separate stderr.
+        forks: Whether processes may start child processes, with stderr separate from stdout.
     """
 
     def __init__(
@@ -249,7 +248,8 @@ class ConfinedProcess:
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received bytes, waiting for at most `seconds`.
 
-        Yields each source with its data, b"" at its end, or None if nothing arrived.
+        Yields each source with its data, which is b"" at the source's end and None if nothing
+        arrived.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -275,12 +275,12 @@ class ConfinedProcess:
             return b""
 
     def close(self, patience: float = 0.0) -> None:
-        """Kill all processes inside, unless they exit within `patience` seconds."""
+        """Kill all processes in the sandbox, unless they exit within `patience` seconds."""
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` reaps. A container may have no init that
-            # would reap it.
+            # Kill the sandbox's first process, which `bwrap` reaps. If `bwrap` were killed, a
+            # container without an init would never reap the process.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)

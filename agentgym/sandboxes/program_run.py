@@ -22,11 +22,11 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Output beyond the limit is discarded; endless output is stopped at this size.
+# Output beyond the policy's limit is discarded. Output beyond this size stops the program.
 MAX_OUTPUT_BYTES = 64 * 2**20
-MAX_BYTES = 128 * 2**20  # total of all returned files
+MAX_BYTES = 128 * 2**20  # total size of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # maximum length of the line that lists the paths
-_READY = b"ready\n"  # sent just before the first process starts the program
+_READY = b"ready\n"  # message sent just before the program starts
 _TICK = 0.02  # seconds between checks of processes, memory and files
 
 
@@ -133,7 +133,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        # Programs can change their own clock, but no wait exceeds the time limit.
+        # A program can forge the elapsed time, but the time limit bounds any wait.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
             self._show(stdout), self._show(stderr), code, "", files, left_out, seconds

@@ -50,21 +50,21 @@ class RandomSource:
         self._generator = _random.Random(seed)
         for name in ("urandom", "random"):
             os.mkfifo(f"{_DEVICES}/{name}", 0o666)
-            # Also opened for reading, so that the pipe stays open while no program reads it.
+            # O_RDWR instead of O_WRONLY keeps the pipe open while no program reads it.
             pipe = os.open(f"{_DEVICES}/{name}", os.O_RDWR | os.O_NONBLOCK)
             self.pipes[pipe] = b""
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, but at most an empty pipe's capacity, so that a fast reader cannot
-        block this process.
+        """Fill a pipe. At most one pipe's capacity is written, because a fast reader would
+        otherwise keep this process busy.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # stored before writing, because the pipe may be full
+                self.pipes[pipe] = data  # keeps the bytes if the pipe is full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
@@ -137,7 +137,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 
 
 def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None:
-    """Send the program's outcome and as many files as fit."""
+    """Send the exit status, and as many files as the limits allow."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
@@ -175,7 +175,7 @@ def main(top: str) -> None:
     os.umask(0o022)  # regardless of the host's umask
     # SIGINT is the only signal that Python handles and that programs can send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Opened now, because programs may remove the file.
+    # Open the file before any program can remove it.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
     stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
     job = json.loads(stream.readline())

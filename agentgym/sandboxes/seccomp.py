@@ -12,7 +12,7 @@ import sys
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
 # io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd,
 # memfd_secret, io_setup, personality, name_to_handle_at, modify_ldt. The last group contains
-# setxattr, lsetxattr, fsetxattr and setxattrat, because file systems in memory do not count
+# setxattr, lsetxattr, fsetxattr and setxattrat, because in-memory file systems do not limit
 # extended attributes.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
@@ -47,14 +47,14 @@ def check_machine() -> _Machine:
 
 @functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
-    """Return a filter that rejects system calls that are risky or use uncounted memory.
+    """Return a filter that rejects system calls that are risky or use memory outside all limits.
 
     The filter reports `clone3`, whose flags it cannot read, and `getrandom` as missing. The C
     library falls back to `clone`; programs without the preloaded library use `/dev/urandom`.
     File-copying programs accept that extended attributes are not supported.
 
     Args:
-        processes: Whether to allow new processes; threads are always allowed, namespaces never.
+        processes: Whether to allow new processes; threads are always allowed, new namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
     # Instruction codes and return values; the last three return EPERM, ENOSYS and EOPNOTSUPP.

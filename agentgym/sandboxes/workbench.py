@@ -1,7 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
 Each run has its own in-memory copy of the files at `/workspace` and returns the copy when it ends.
-Nothing is written on the host. A run has no network access, and its processes end with it.
+Nothing is written on the host. A run has no network access, and ends by killing its processes.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ PACKAGES = (
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
 
-# Announced to the model. If a package is missing, no program runs, so that episodes are equal on
-# every host.
+# Announced to the model. If a package is missing, no program runs, so that episodes are identical
+# on every host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
 
 # Part of every distribution.
@@ -75,7 +75,7 @@ _TOP_BYTES, _TMP_BYTES = (
     64 * 2**20,
 )  # larger than the limit on returned files, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
-_OPEN_FILES = 256  # per process: enough for its libraries and a script's files
+_OPEN_FILES = 256  # per process: enough for libraries and a script's files
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _encode(
         "files": sizes,
         "limits": {
             **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-            # A fork bomb could outrun the periodic count; root is exempt from this limit.
+            # A fork bomb could outrun the periodic process count. Root is exempt from RLIMIT_NPROC.
             "RLIMIT_NPROC": 2 * MAX_TASKS,
         },
         "most_files": _MAX_FILES,
@@ -151,7 +151,7 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# Checks that the shell and the interpreter start, and see the episode's clock.
+# Checks that the shell and the interpreter start and see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 

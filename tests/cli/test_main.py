@@ -203,7 +203,7 @@ def wait_for(condition: Callable[[], bool], failure: str) -> None:
         time.sleep(0.02)
 
 
-# A shell reports status 130 in both cases. The signal itself terminates Python if the interrupt
+# Exit statuses of an interrupted command. The signal itself terminates Python if the interrupt
 # arrives inside `exec`, for example during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 
@@ -237,10 +237,10 @@ def test_an_interrupt_is_one_line_at_any_moment(
     )
     wait_for(started.exists, "Python has not started")
     if delay is not None:
-        time.sleep(delay)  # the test must pass at any stage of the command
+        time.sleep(delay)  # the interrupt may arrive at any stage of the command
     else:
         wait_for(lambda: log.exists() and log.stat().st_size > 0, "the command wrote no episode")
-    os.killpg(process.pid, signal.SIGINT)  # like a terminal, also interrupts the workers
+    os.killpg(process.pid, signal.SIGINT)  # also interrupts the workers, as a terminal would
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
     if "_get_module_details" in errors:

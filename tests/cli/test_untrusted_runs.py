@@ -68,7 +68,7 @@ def script_in(folder: Path) -> Path:
 
 
 def evil_log(path: Path, study: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Write the episodes of an honest study with modified lines."""
+    """Copy the log of an honest study, with `change` applied to each line."""
     lines = []
     for line in honest_lines(study):
         data = json.loads(line)
@@ -310,7 +310,9 @@ def test_only_visible_characters_are_printable() -> None:
 
 
 def test_a_progress_bar_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the text is escaped, even while a progress bar replaces stdout."""
+    """The console escapes control characters in text, but keeps colours, while a progress bar
+    replaces stdout.
+    """
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", PlainStream(terminal))
     console = PlainConsole()

@@ -38,7 +38,7 @@ def test_a_run_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
 
 def test_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    # A background process ignores the signal.
+    # A background process would otherwise ignore SIGINT.
     line = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym", "view"]
     line += [str(write_run(tmp_path)), "--no-browser"]
     with subprocess.Popen(

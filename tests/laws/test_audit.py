@@ -11,7 +11,7 @@ IDS = [entry.id for entry in worlds()]
 
 @pytest.mark.rotation(env_id=IDS)
 def test_no_shortcut_earns_more_than_chance(env_id: str) -> None:
-    # A few seeds are enough to show scores far above the ceiling.
+    # A few seeds are enough to detect a shortcut that scores far above chance.
     seeds = len(few(env_id, 20))
     audit = run_audit(
         AuditConfig(env_id, seeds=seeds, demonstrations=max(6, seeds // 2), splits=False)

@@ -58,7 +58,9 @@ WORLDS = ("PuzzleWorld", "LongContextQA", "SearchWorld", "DocumentWorld", "GridW
 
 
 def replies(name: str, size: int, dialect: str) -> Iterator[str]:
-    """Yield the replies of a kind: as plain text, as a thought, and as a tool argument."""
+    """Yield replies that contain one kind of hostile text: plain, as a thought, and as a tool
+    argument.
+    """
     if name in REPLIES:
         yield REPLIES[name]("say", "text", size)
         return

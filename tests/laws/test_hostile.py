@@ -1,4 +1,6 @@
-"""Hostile model text never raises an error or changes a world, and the answer says why."""
+"""Hostile model text never raises an exception or changes a world; the result explains the
+rejection.
+"""
 
 from __future__ import annotations
 

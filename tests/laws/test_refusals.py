@@ -58,7 +58,7 @@ def played(env_id: str) -> ToolEnv:
     policy = OraclePolicy(env_id)
     for _ in range(2):
         chat = env.step(policy([chat])[0].text)[0]
-        if env.over:  # the world ends with the first answer
+        if env.over:  # the first answer ends the episode
             chat, _ = env.reset(seed=4)
     return env
 

@@ -12,8 +12,8 @@ from agentgym.world.splits import split_of
 from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
-# Enough seeds for collisions in a world with few tasks; each instance of a test split takes five
-# draws.
+# Enough seeds to find shared instances in a world with few tasks. Each test instance takes five
+# draws on average.
 SEEDS = 6
 
 

@@ -172,7 +172,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     except ValueError as error:  # an office plan may take the same number of steps at every size
         pytest.skip(str(error))
     # Results that do not fit beside the newest result are trimmed before a summary, so the window
-    # must hold several.
+    # must hold several results.
     steps = rollout(OraclePolicy(env_id), make(env_id, window=10**6, **sizes), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
     env = tight(
@@ -212,7 +212,7 @@ def test_a_chain_of_all_strategies_survives_a_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    # Every message counts once, with the length that was first shown.
+    # Each message counts once, at the length that the policy first saw.
     for context in ("none", "clear_results", "clear_thinking+compaction", "awareness"):
         env = tight("TreeWorld", context, oracles="S")
         trajectory = rollout(NoisyPolicy("TreeWorld", 0.2), env, 1)
@@ -235,7 +235,7 @@ def test_usage_is_what_the_chats_say() -> None:
             counter.length(step.reply.text) for step in trajectory.steps
         )
         assert found.edits > 0 or context in ("none", "awareness")
-        if context != "none":  # without a strategy, some messages are trimmed uncounted
+        if context != "none":  # without a strategy, some trimmed messages are never counted
             assert found.trajectory_tokens == sum(first.values())
         assert found.hidden_tool_tokens == 0
         assert (found.summary_tokens > 0) == ("compaction" in context)

@@ -36,7 +36,7 @@ from agentgym.oracles.hints import split_hints
 from agentgym.oracles.optimality import TASK_FOLLOWS
 
 IDS = [entry.id for entry in teams()]
-UNAVOIDABLE = (  # a chat is not an array, and a string is not a number
+UNAVOIDABLE = (  # observations are chats, and actions are strings
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be",
     "Action space for each agent probably should be",

@@ -123,7 +123,7 @@ def test_answers_have_the_published_form(name: str) -> None:
 
 
 def compare(answer: Any, form: str, shape: Shape) -> None:
-    """Compare the JSON in an answer; the recorded sessions check its text."""
+    """Compare the JSON in an answer with the published keys and types."""
     if form == "json":
         shape.compare(json.loads(answer) if isinstance(answer, str) else answer)
     elif form == "json in text":

@@ -2,7 +2,7 @@
 
 `recorded/<server>.txt` contains calls of one server. The calls before the first `==` prepare the
 server for every session in the file. Each line consists of a tool and its arguments as JSON; `@`
-marks a method for task authors. The indented lines below are the reply:
+marks a method for task authors. The indented lines below a call are the reply:
 
 - an error, marked by `!`, with the start of its message; it must leave the server unchanged,
 - text, in which `...` matches anything, or `<empty>`,
@@ -83,7 +83,7 @@ def check_part(value: Any, recorded: Any, path: str) -> None:
 
 
 def read_steps(file: Path) -> Iterator[Step | str]:
-    """Yield the steps of a file and the titles of its sessions."""
+    """Yield the steps and session titles of a recorded file."""
     # A block consists of a line and the indented or blank lines below it.
     for block in re.split(r"\n(?=\S)", file.read_text(encoding="utf-8").strip()):
         if block.startswith("== "):

@@ -29,10 +29,10 @@ from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
 TOKENS = counter("cl100k_base").length
-# Maximum token difference between a placebo and its hint: the tags, and line ends that merge with
-# neighbouring tokens.
+# Maximum difference in tokens between a placebo and its hint. The tags differ, and line ends merge
+# with neighbouring tokens.
 MOST_MORE = 2
-# Maximum token difference between two announcements.
+# Maximum difference in tokens between two announcements of hints.
 MOST_MORE_ANNOUNCED = 8
 
 
@@ -81,7 +81,7 @@ def test_a_wrong_plan_is_never_optimal_and_reads_like_a_right_one(env_id: str) -
             assert hint != hints(right)["plan"]
             if call is not None:
                 assert call in world.legal_calls()
-            else:  # every expressible wrong call is illegal
+            else:  # every wrong call that a plan hint can express is illegal
                 assert all(
                     world.read_subtask(world.subtask_for(each, False)) != each
                     for each in wrong_calls(world)
@@ -133,7 +133,7 @@ def test_doses_are_what_they_say() -> None:
             turns += 1
             right += hints(sure) == hints(drawn)
     assert turns == 240
-    assert 0.2 < right / turns < 0.4  # 0.3, with a margin of more than three standard errors
+    assert 0.2 < right / turns < 0.4  # 0.3, with a tolerance of over three standard errors
 
 
 @pytest.mark.family(env_id=IDS)

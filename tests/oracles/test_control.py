@@ -23,8 +23,7 @@ DEFICITS = {
     "S": "control:tracking=0.1",
     "H": "control:distraction=0.02",
 }
-# A plan may name its next step absolutely (a node, a cell), which also reduces the agent's
-# tracking.
+# A plan hint may name a node or a cell, so the agent also needs less state tracking.
 SPARED = {"S": {"P"}}
 
 

@@ -87,7 +87,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
         assert pages or chat.messages[0].text.startswith(first.messages[0].text)
         task, hints = split_hints(chat.messages[1].text)
         assert set(hints) == {*TAGS[arm]}
-        # The state contains all changes, so the task omits them from the first turn.
+        # The state hint contains everything that can change, so the task omits these parts.
         assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
         assert len(task) <= len(first.messages[1].text)
         world = tool_env(make(env_id)).world_class.read_task(task)
@@ -114,7 +114,7 @@ def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> Non
         assert (f"\n\n{heading}\n" in system) == (letter in arm)
     assert system.count("is always right") == len(set(arm) & {"P", "S"})
     rules, _, rest = system.partition("# Tools")
-    # a tool may describe its own results in these words
+    # a tool description may say that results are not repeated
     said = rules + rest.partition("# How to reply")[2]
     assert not re.search(r"not shown again|never shown|not be repeated", said)
 
@@ -245,7 +245,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # The task text is the same if the state contains the differences.
+        # Pruning makes the task texts of the worlds below equal; only the state hint differs.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"

@@ -83,7 +83,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
 
 @pytest.fixture(scope="module")
 def chats() -> list[Chat]:
-    """Return chats from several episodes and stacks, in random order, many of them twice."""
+    """Return chats of several episodes and wrapper stacks in random order; many chats occur twice."""
     stacks: list[dict[str, Any]] = [
         {},
         {"oracles": "P"},
@@ -179,8 +179,8 @@ LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "GridWorld": ({"size": 12}, {"size": 64}),
     "TreeWorld": ({"nodes": 10}, {"nodes": 100}),
 }
-# Maximum ratio of calls per turn in the larger world, whose frontier is larger too. Reading
-# everything would take at least four times as many.
+# Maximum ratio of calls per turn in the larger world, whose frontier is larger too. Reading the
+# whole chat at each turn would take at least four times as many calls.
 STEEPEST = 2.0
 
 

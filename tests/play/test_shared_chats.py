@@ -34,7 +34,7 @@ def writer_of(chats: SharedChats) -> SharedChats:
 
 
 def random_chats(seed: int) -> Iterator[Chat]:
-    """Yield chats with the edits of wrappers: they grow, shrink, change and restart."""
+    """Yield chats that grow, shrink, change and restart, like chats edited by wrappers."""
     draw = random.Random(seed)
     chat = Chat()
     for k in range(60):

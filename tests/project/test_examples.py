@@ -20,7 +20,7 @@ from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-MAX_LINES = 60  # about one screen, without blank lines and the docstring
+MAX_LINES = 60  # about one screen, excluding blank lines and the docstring
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
 

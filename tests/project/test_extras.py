@@ -19,7 +19,7 @@ PROGRAMS = sorted(
     for path in (Path(__file__).parent / "features").glob("*.py")
     if path.stem not in ("__init__", "__main__", "small_model")
 )
-# Tool extras, and extras that need a separate environment or a GPU.
+# Extras for development tools, and extras that need a separate environment or a GPU.
 ELSEWHERE = {"bench", "dev", "docs", "inspect", "openenv", "renderers", "test"}
 ELSEWHERE |= {"verifiers", "verl", "vllm"}
 

@@ -18,7 +18,7 @@ from agentgym.oracles import OraclePolicy
 def make_policy(env_id):
     return OraclePolicy(env_id)
 """
-# Sizes for every command of a preset, which replace the command's own sizes.
+# Options that replace the sizes in every command of a preset.
 SMALLEST = {
     "": "--horizons 4",
     "lumina": "--horizons 4 --world ListWorld",

@@ -19,7 +19,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 
-# random sources in the shell, whose values differ between episodes
+# shell sources of randomness whose values differ between episodes
 SEEDED = {
     "the fraction of a second": "date +%N",
     "$EPOCHREALTIME": "echo $EPOCHREALTIME",
@@ -30,7 +30,7 @@ SEEDED = {
     "shuf": "shuf -i 1-1000000 -n 3; seq 1000 | sort -R | head -3",
     "python without an environment": "env -i /python/bin/python3 -c 'import os; print(os.urandom(8))'",
 }
-# shell sources whose values are equal in all episodes that start at the same time
+# shell sources of randomness whose values are equal in episodes that start at the same time
 FIXED = {
     "date": "date; env -i /usr/bin/date",
     "$EPOCHSECONDS": "echo $EPOCHSECONDS $SECONDS; printf '%(%s)T %(%F)T\\n' -1 -1",

@@ -18,9 +18,9 @@ from agentgym import ToolError
 from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 from tests.helpers import PATIENCE
 
-# for code that runs forever
+# time limit for code that runs forever
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
-# for code that ends by itself or at another limit, even on a busy machine
+# time limit for code that must end by itself or at another limit, even on a busy machine
 AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
 SECRET = "hunter2-hunter2"
 

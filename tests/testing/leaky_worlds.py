@@ -126,7 +126,7 @@ class LengthTells(CleanNotes):
 
 
 class ConstantAnswer(CleanNotes):
-    """One answer is right more often than the number of options suggests."""
+    """One answer is correct more often than the number of options suggests."""
 
     def plant(self) -> None:
         if "amber" in self.names and self.rng.random() < 0.8:
@@ -134,7 +134,7 @@ class ConstantAnswer(CleanNotes):
 
 
 class FirstOption(CleanNotes):
-    """The first option is right in a third of the instances."""
+    """The first option is correct in a third of the instances."""
 
     def plant(self) -> None:
         if self.rng.random() < 0.35:
@@ -149,14 +149,14 @@ class SecondLastOption(CleanNotes):
 
 
 class LongestOption(CleanNotes):
-    """The right option is the longest."""
+    """The correct option is the longest."""
 
     def plant(self) -> None:
         self.target = max(range(SIZE), key=lambda k: len(self.names[k]))
 
 
 class LastPageSuffices(CleanNotes):
-    """The last entry of the last page is right."""
+    """The last entry of the last page is the correct answer."""
 
     def plant(self) -> None:
         self.order.remove(self.target)
@@ -164,7 +164,7 @@ class LastPageSuffices(CleanNotes):
 
 
 class FirstPageSuffices(CleanNotes):
-    """The second entry of the first page is right."""
+    """The second entry of the first page is the correct answer."""
 
     def plant(self) -> None:
         self.order.remove(self.target)
@@ -183,14 +183,14 @@ class MetadataMarks(CleanNotes):
 
 
 class RepeatedIds(CleanNotes):
-    """The right note has one of a few ids for all seeds."""
+    """In every instance, the correct note has one of a few ids."""
 
     def plant(self) -> None:
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
 
 
 class SameSteps(CleanNotes):
-    """One instance in four has the same successful calls."""
+    """The same calls are successful in a quarter of the instances."""
 
     def plant(self) -> None:
         if self.rng.random() < 0.25:
@@ -251,7 +251,7 @@ LEAKY = (
 )
 
 for world in (CleanNotes, *LEAKY, GuessOnce):
-    # Registered only with Gymnasium, so that the laws for registered worlds skip them.
+    # Only registered with Gymnasium, so that the tests of agentgym's registry skip these worlds.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
         entry_point="agentgym.play.env:ToolEnv",

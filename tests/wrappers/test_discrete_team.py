@@ -80,7 +80,7 @@ def test_two_agents_solve_a_list_by_numbers() -> None:
     assert [info["action_mask"].tolist() for info in infos.values()] == [[1, 1, 0, 1], [0, 0, 1, 1]]
     _, _, _, _, infos = env.step({"actor_0": index, "closer_0": wait})
     assert infos["closer_0"]["action_mask"].tolist() == [0, 0, 0, 1]
-    env.step({"actor_0": wait, "closer_0": wait})  # both waited, so both must act next
+    env.step({"actor_0": wait, "closer_0": wait})  # both agents waited, so both must act next
     _, rewards, terminations, _, _ = env.step({"actor_0": wait, "closer_0": 2})
     assert rewards == {"actor_0": 1.0, "closer_0": 1.0}
     assert terminations == {"actor_0": True, "closer_0": True}

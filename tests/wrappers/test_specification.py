@@ -31,13 +31,13 @@ WORLDS: dict[str, dict[str, Any]] = {
     "DocumentWorld": {},
     "NhlB2bAnalysis": {"size": 4},
 }
-# Tokens that a few turns take above the opening messages; triggers fire within this range.
+# Tokens that a few turns add to the opening messages; every trigger is within this range.
 ROOM = {"TreeWorld": 900, "ListWorld": 900, "DocumentWorld": 900, "NhlB2bAnalysis": 9_000}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stack with its options; `{n}` in a trigger is n % of the room above the first messages."""
+    """A stack of context strategies. `{n}` in a trigger becomes n % of the world's `ROOM`."""
 
     thinking: Thinking | None = None
     results: Results | None = None

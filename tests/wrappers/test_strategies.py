@@ -253,7 +253,7 @@ def test_retrieval_keeps_the_results_most_similar_to_the_task(embed: str) -> Non
     for text in (others[0], apt, *others[1:], "!"):
         checked.play([call("say", text=text)])
         shown = [message.text for message in checked.chat.messages if message.role == "tool"]
-        # The newest result always stays, and so does the best result seen so far.
+        # The strategy always keeps the newest result and the best result so far.
         assert shown[-1] == text
         if apt in shown:
             assert not set(shown[:-1]) & set(others)

@@ -1,4 +1,4 @@
-"""Canvas: privacy, and work in large schools. Other tests are in `recorded/canvas.txt`."""
+"""Canvas: privacy, and scaling to large schools. Other tests are in `recorded/canvas.txt`."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_connection_that_is_asked_directly_is_locked_too() -> None:
     ask(server, "SELECT 1 AS a")
     live = server.engine._live
     assert live is not None
-    words = STAFF  # a name that DuckDB could resolve from this frame
+    words = STAFF  # DuckDB could read a local variable as a table
     assert words
     for statement in (
         "SET threads = 2",

@@ -1,4 +1,4 @@
-"""Compare both dialects' functions with their manuals, without access to the environment."""
+"""SQL functions return the values that the manuals state, and cannot read the environment."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_computed_is_refused_and_not_computed_wrong(line: str) ->
 
 
 def outside_names() -> list[str]:
-    """Return DuckDB's functions that vary by session or time, or can be called by a bare name."""
+    """Return DuckDB's functions that depend on session or time, or need no parentheses."""
     rows = duckdb.sql(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE len(parameters) = 0 AND "
         "(stability <> 'CONSISTENT' OR macro_definition ILIKE '%current%')"

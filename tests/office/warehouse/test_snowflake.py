@@ -14,7 +14,7 @@ from tests.office.test_laws import call, refused
 from tests.office.test_sessions import prepared
 
 PAID = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-# Statements on the tables of recorded/snowflake.txt, and the resulting rows as JSON.
+# SQL statements on the tables of recorded/snowflake.txt, with the resulting rows as JSON.
 QUERIES = Path(__file__).with_name("snowflake_queries.tsv").read_text(encoding="utf-8").splitlines()
 
 

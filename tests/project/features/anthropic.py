@@ -1,4 +1,4 @@
-"""Models behind a Messages API endpoint, which is not available in this test."""
+"""Call a Messages API endpoint, which is not available in this test."""
 
 import agentgym
 from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy, EndpointError

@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible endpoint, which is not available in this test."""
+"""Call an OpenAI-compatible endpoint, which is not available in this test."""
 
 import agentgym
 from agentgym.training.rollout import EndpointConfig, EndpointError, EndpointPolicy

@@ -1,4 +1,4 @@
-"""Quantised weight files, by writing and reading a small one."""
+"""Write and read a small quantised weight file."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Programs in the system sandbox, if the host allows it."""
+"""Check that the system sandbox works, or fails for a reason other than a missing package."""
 
 from agentgym.sandboxes import SandboxUnavailable, workbench
 

@@ -1,4 +1,4 @@
-"""A model trained from scratch for one step."""
+"""Train a model from scratch for one step."""
 
 from pathlib import Path
 from typing import Any
