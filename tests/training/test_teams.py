@@ -224,7 +224,9 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
 
 
 def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:
-    """The closer earns the score and other agents half; advantages are computed per agent."""
+    """The closer earns the full score and other agents earn half; advantages are computed per
+    agent.
+    """
     env_id = "ListWorld-team"
     agents = make(env_id).unwrapped.game.agents  # type: ignore[attr-defined]
     reward = {agents[0]: 1.0, agents[1]: 0.5}

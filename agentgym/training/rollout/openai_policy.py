@@ -38,7 +38,7 @@ class EndpointConfig(EndpointOptions):
         base_url: The API's URL, without `/chat/completions` or `/responses`.
         api: `chat` for Chat Completions; `responses` for the Responses API, which preserves
             reasoning across tool calls.
-        seed: Seed of the server's sampler, equal in all requests; the Responses API does not
+        seed: Seed of the server's sampler, sent with every request; the Responses API does not
             support seeds.
     """
 

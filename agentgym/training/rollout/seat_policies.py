@@ -17,7 +17,7 @@ from agentgym.training.rollout.user_policy import PolicyLike, PolicyRequest, Use
 
 
 class SeatPolicies(UserPolicy):
-    """Policies of a team's seats; each policy receives all waiting chats of its seats at once.
+    """Policies of a team's seats; each policy receives all waiting chats of its seats in one call.
 
     Args:
         policies: Each agent's policy, in any form that `UserPolicy` accepts. Agents mapped to the
@@ -141,7 +141,7 @@ def against(
     own = [agent for agent in agents if agent not in opponents]
     if agents and not own:
         raise ValueError(
-            f"opponents play all seats ({', '.join(agents)}), so nothing is trained; leave one out"
+            f"opponents play all seats ({', '.join(agents)}), so no seat is trained; remove one"
         )
     check_seats((*opponents, *own), agents)
     return SeatPolicies({**dict.fromkeys(own, policy), **opponents}, frozen=tuple(opponents))

@@ -259,7 +259,7 @@ class TrajectoryLog:
                 raise OtherRunError(
                     f"{self.path} contains an episode of another run "
                     f"({json.loads(trajectory.spec).get('id')}, seed {trajectory.seed}, labels "
-                    f"{trajectory.labels}); choose another file or delete it"
+                    f"{trajectory.labels}); choose another file, or delete this file"
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
@@ -333,7 +333,7 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs every step, so check leaves first.
+    # Check leaves first, because most items are leaves and this function runs at every step.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}
 
 
@@ -396,7 +396,9 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return the non-empty fields; `prompt_ids` contains the ids after the `kept_ids`."""
+    """Return the non-empty fields; `prompt_ids` contains only the ids that follow the first
+    `kept_ids` ids.
+    """
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

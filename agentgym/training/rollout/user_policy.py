@@ -1,4 +1,4 @@
-"""Adapter for policies that take one chat or many, plain or async."""
+"""Adapter for synchronous and asynchronous policies that take one chat or a list of chats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# Names of a first parameter that takes one chat, or many chats.
+# Names of a policy's first parameter if the policy takes one chat, or a list of chats.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -39,8 +39,9 @@ class UserPolicy:
     """Adapter that turns a user's policy into a batched policy.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
-    `obs`, or is annotated `Chat`. Otherwise, the first call shows which of the two the policy
-    takes. The policy returns a str or a `Reply` per chat. All async policies run in one event loop.
+    `obs`, or is annotated `Chat`. Otherwise, the first call determines whether the policy takes one
+    chat or a list. The policy returns a str or a `Reply` per chat. All async policies run in one
+    event loop.
 
     Two optional hooks support stateful policies. `reset` is called before an episode's first reply
     and may take `seed`, `episode_id` or both. A parameter `episode_ids` (`episode_id` for one chat)
@@ -195,7 +196,7 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
-        except MissingHook:  # the world's fault, so every later request would fail too
+        except MissingHook:  # the world lacks a hook, so every later request would fail too
             raise
         except PolicyError as error:
             return error
@@ -328,7 +329,7 @@ def is_policy(function: Callable[..., Any]) -> bool:
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # a function written in C
+    except (TypeError, ValueError):  # functions in C may lack a signature
         return None
 
 

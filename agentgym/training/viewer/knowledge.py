@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn at which each seat first knows them.
 
-A fact is a tool call with its result or message. The caller knows the fact at once. The receiver of
-a message knows the fact when a chat shows the message. Other seats know the fact when oracle C's
-log or the list of moves shows it.
+A fact is a tool call with its result or message. The caller knows the fact immediately. The
+receiver of a message knows the fact as soon as a chat shows the message. Other seats know the fact
+as soon as oracle C's log or the list of moves shows the fact.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves that a chat has shown, with log lines counted by message and by text."""
+    """Log lines and moves that a chat has shown; `read` counts log lines by message, and `lines`
+    counts log lines by text.
+    """
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)

@@ -140,7 +140,7 @@ def instance_key(spec: Mapping[str, Any], seed: int) -> str:
 
 
 def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
-    """Return the class names of a spec's wrappers, inner to outer."""
+    """Return the class names of a spec's wrappers, from inner to outer."""
     return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
 
 

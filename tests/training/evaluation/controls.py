@@ -36,7 +36,8 @@ _NULL_ARMS = ("", "P", "S", "SH")
 # a budget that leaves no room for errors
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
-# options that make episodes long enough for every deficit; other worlds use `OFFICE`
+# options that make episodes long enough to reveal every deficit; worlds that are not listed use
+# `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},
@@ -58,7 +59,7 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Outcome of the controls in a world.
+    """The effects of hints on both control agents in one world.
 
     `planted` contains each intervention's effect on the agent with the matching deficit, by letter
     and metric; `null` contains the effect on the agent that no hint can help.

@@ -18,9 +18,11 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return episodes, with and without S, of an agent whose errors depend only on the text.
+    """Return episodes, with and without S, of an agent whose errors depend only on the text of the
+    prompt.
 
-    With `told`, each first prompt under S is unique; otherwise, there are `openings` first prompts.
+    If `told`, each episode in arm S has a unique first prompt; otherwise, the episodes share
+    `openings` first prompts.
     """
     rows = []
     for arm in ("", "S"):

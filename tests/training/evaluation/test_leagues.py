@@ -207,7 +207,7 @@ def test_a_seat_that_ends_a_match_by_nonsense_loses(tmp_path: Path) -> None:
         if opponents := game.opponents():
             one, _, score = opponents
             points.append(score if one == "oracle" else 1 - score)
-    # A match is a draw if each catch takes one move, because then the evader never moves.
+    # If every catch takes one move, the evader never moves and the match is a draw.
     assert min(points) >= 0.5 > 1 - fmean(points) > 0
     assert any(game.won == (True, False) for game in games)
     for trajectory in log_of(tmp_path):

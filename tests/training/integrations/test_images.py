@@ -41,7 +41,7 @@ def images_of(chat: Chat) -> list[bytes]:
 
 
 class Play:
-    """An optimal player that shows each request's images to a vision model before it replies.
+    """An optimal player that, before each reply, shows the request's images to a vision model.
 
     Attributes:
         emitted: The images in the env's chat at each of the player's turns.
@@ -60,7 +60,9 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show the request's images to the model, for any API, and play the next call."""
+        """Show the images in a request, in any API's format, to the model, and return the next
+        optimal call.
+        """
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()

@@ -30,7 +30,7 @@ _QWEN += " <tool_response> </tool_response>"
 _GLM = "<|endoftext|> [gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|> <think>"
 _GLM += " </think> <tool_call> </tool_call> <tool_response> </tool_response> <arg_key>"
 _GLM += " </arg_key> <arg_value> </arg_value>"
-# Each family's settings, special tokens, and the token that ends a reply.
+# For each family: the renderer's settings, the special tokens, and the token that ends a reply.
 FAMILIES: dict[str, tuple[Any, str, str]] = {
     "qwen3": (families.Qwen3RendererConfig(), _QWEN, "<|im_end|>"),
     "qwen3-plain": (families.Qwen3RendererConfig(enable_thinking=False), _QWEN, "<|im_end|>"),

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SEED = 3
 TEAM = "PursuitWorld-match"
 SEAT: dict[str, Any] = {"seat": "evader_0", "opponents": {"pursuer_0": "noisy:p=0.3"}}
-# Opponents that end the episode in different ways, as `package.module:policy`.
+# Opponents, named as `package.module:policy`, that end the episode in different ways.
 BROKEN, FATAL, SILENT, LEAVING = (
     f"{__name__}:{name}" for name in ("broken", "fatal", "silent", "leaving")
 )

@@ -30,7 +30,9 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """Copy of the game for the servers, which checks the queried agents and the agents' chats."""
+    """Copy of the game for the test servers; checks which agents are queried and which chats they
+    receive.
+    """
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.env, self.policy = agentgym.make(env_id, **options), TeamPolicy(env_id)

@@ -42,7 +42,7 @@ def payloads(data: bytes) -> Iterator[bytes]:
         length, kind = struct.unpack_from("<HB", data, position + 4)
         payload += data[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # a whole record or its last part
+        if kind in (1, 4):  # a complete record, or the last part of a record
             yield payload
             payload = b""
 

@@ -63,7 +63,7 @@ def tensors(value: Any, path: str = "") -> dict[str, Any]:
 def contents(folder: Path) -> dict[str, Any]:
     """Return a run's results, without durations and lock files.
 
-    A run killed at the end of a phase leaves a lock file, which blocks no other run.
+    A run killed at the end of a phase leaves a lock file, which does not block other runs.
     """
     files: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):

@@ -94,7 +94,7 @@ def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
 
 
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
-    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # no tool continues until four wait
+    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # each tool waits for three other tools
 
     def meeting(chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(agentgym.render(agentgym.ToolCall("work", {"how": "meet"}))) for _ in chats]

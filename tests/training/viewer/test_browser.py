@@ -321,7 +321,7 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> Non
         browser.wait(f"{ROWS}.length === 1")
         browser.keys(ENTER)
         browser.wait("document.querySelector('.reply')")
-        # A directly opened link shows the episode's data at once.
+        # A link that is opened directly shows the episode's data immediately.
         opened(browser, server.url, "#episode=t.jsonl:0&turn=2")
         browser.wait("document.querySelector('.reply')")
         assert browser.run(f"return {TITLE}") == "ListWorld seed 1, no hints"

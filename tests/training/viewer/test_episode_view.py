@@ -214,7 +214,7 @@ def test_an_episode_of_another_version_is_shown_without_optimal_calls() -> None:
     data = json.loads(played().to_json())
     data["steps"][0]["messages"][1]["text"] = "Another task."
     view = build_view_with_optimal_calls(json.dumps(data).encode())
-    assert "differs from turn 1" in view["note"]
+    assert "differs from the record at turn 1" in view["note"]
     assert all("best" not in turn for turn in view["turns"])
 
 

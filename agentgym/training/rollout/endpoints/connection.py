@@ -47,7 +47,8 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may have opened a session meanwhile; locks are unsafe across forks.
+            # Another thread may have opened a session first. Locks are not used, because they are
+            # unsafe across forks.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -90,7 +91,8 @@ class Session:
         if self._process != os.getpid() or "client" not in vars(self):
             return
         end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
-        # The garbage collector may call this method in the event loop's thread.
+        # The garbage collector may call `close` in the event loop's thread, which must not wait for
+        # itself.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)

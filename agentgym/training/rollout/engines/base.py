@@ -42,9 +42,11 @@ class Failure:
     """Failure of an episode in a slot.
 
     Attributes:
-        error: The policy's error, if the policy could not reply; the episode is not retried.
+        error: The policy's error if the policy could not reply, in which case the episode is not
+            retried.
         fatal: Whether the run must stop because every later episode would fail too.
-        lost: Whether another episode ended the shared worker; the slot remains usable.
+        lost: Whether the shared worker ended because of another episode, in which case the slot
+            remains usable.
     """
 
     cause: str
@@ -57,11 +59,12 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Plays one episode after another and posts the results to a queue that all slots share.
+    """Plays one episode after another and posts the results to a queue shared by all slots.
 
     Attributes:
         began: Time when work on the request started (`time.monotonic`), or `NEVER` while the
-            request waits. For slow starts, such as a new process, the time lies in the future.
+            request waits. To allow for a slow start, such as a new process, the time may lie in the
+            future.
         dead: Whether the slot was abandoned; later results are ignored.
     """
 
@@ -93,9 +96,10 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether an error ends only one episode; otherwise the collector raises it.
-        awaits: Whether slots await the policy's replies one by one; otherwise the collector
-            requests replies to all waiting chats.
+        isolates: Whether an error ends only the episode that caused it; otherwise, the collector
+            raises the error.
+        awaits: Whether each slot awaits the policy's reply to its own chat; otherwise, the
+            collector requests the replies to all waiting chats together.
     """
 
     isolates = True

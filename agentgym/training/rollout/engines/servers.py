@@ -23,10 +23,10 @@ from agentgym.training.rollout.engines.deltas import Border, ChatDelta
 from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
 
-# The slot's key, the method's name and the argument.
+# A request: the slot's key, the name of the method to call, and the method's argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
-# Whether a request succeeded, and the result or failure.
+# The answer to a request: whether the request succeeded, and the result or failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"

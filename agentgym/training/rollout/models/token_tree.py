@@ -23,10 +23,10 @@ _SHORTEST = 16
 
 
 class TokenTree:
-    """Stores the states of each distinct prefix once, up to a limit in bytes.
+    """Tree that stores the key-value states of each distinct prefix once, up to a limit in bytes.
 
-    A node represents a token after a specific prefix. States are tensors of shape (nodes, heads,
-    width) per layer and side (key or value).
+    A node represents a token after a specific prefix. Each layer has a key tensor and a value
+    tensor of shape (nodes, heads, width).
     """
 
     def __init__(self, limit: int) -> None:
@@ -86,7 +86,8 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # A parent sorts before its children: its last use is as recent, and its depth is smaller.
+        # A parent sorts before its children, because the parent was used at least as recently and
+        # is less deep.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -104,7 +105,7 @@ class _PassCache(DynamicCache):
 
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).
-        numbers: The node of each token that is not padding.
+        numbers: The node number of each token that is not padding.
         read: Nodes that the batch attends to, of shape (batch, nodes).
     """
 

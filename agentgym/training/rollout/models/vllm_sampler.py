@@ -117,7 +117,8 @@ class VLLMSampler:
 
 
 def _check_output_weights(model: Any) -> None:
-    # On a CPU, vLLM 0.32.0 multiplies with a packed copy of tied weights, which it never reloads.
+    # On a CPU, vLLM 0.32.0 computes logits with a packed copy of tied weights and never reloads the
+    # copy.
     if has_adapter(model) or not current_platform.is_cpu():
         return
     if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
