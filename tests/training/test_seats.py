@@ -205,8 +205,6 @@ def test_frozen_seats_have_no_tokens(env_id: str) -> None:
 
 
 class Recorded(GRPO):
-    """GRPO that stores the trajectories and advantages of the last update."""
-
     def learn(self, played: Sequence[Trajectory]) -> Any:
         self.played, self.values = list(played), self.advantages(played)
         return super().learn(played)

@@ -173,9 +173,7 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an API answer to a reply and store the answer's thinking. May raise any error in
-    `MALFORMED`.
-    """
+    """Convert an answer to a reply and store the thinking; may raise any error in `MALFORMED`."""
     # Drop a truncated tool call, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))

@@ -396,9 +396,7 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return the non-empty fields; `prompt_ids` contains only the ids that follow the first
-    `kept_ids` ids.
-    """
+    """Return the non-empty fields; `prompt_ids` omits the first `kept_ids` ids."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

@@ -44,9 +44,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text into pairs of tag and text: the original part, with an empty tag, and the
-    appended blocks.
-    """
+    """Split a text into tagged parts: the original, with an empty tag, and the appended blocks."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -142,8 +140,7 @@ class Timeline:
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat, which keeps `kept` messages of the previous chat and appends
-        `messages`.
+        """Apply a turn's chat: `kept` messages of the previous chat, followed by `messages`.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. If `kept` is too large, `ValueError` is raised.

@@ -61,9 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves that a chat has shown; `read` counts log lines by message, and `lines`
-    counts log lines by text.
-    """
+    """Log lines (counted by message in `read`, by text in `lines`) and moves that a chat has shown."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -163,7 +161,6 @@ class _Reader:
                 made[line] += 1
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
-        """Read the new part of a seat's chat at a turn."""
         seat, changes = step["agent"], step["changes"]
         numbers = [number for _, number, _ in changes.get("set", ())]
         numbers += [number for number, _ in changes["add"]]

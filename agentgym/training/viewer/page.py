@@ -144,8 +144,7 @@ def episode_or_problem(
 def run_key(runs: Iterable[Path]) -> str:
     """Return a key for the runs, which survives restarts and which only this user can compute.
 
-    The key is derived from a secret file in the user's cache folder; if the file is not usable, the
-    key is random.
+    The key is derived from a secret file in the cache folder; without the file, the key is random.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     names = "\0".join(str(run.resolve()) for run in runs)

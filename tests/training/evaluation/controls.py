@@ -36,8 +36,7 @@ _NULL_ARMS = ("", "P", "S", "SH")
 # a budget that leaves no room for errors
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
-# options that make episodes long enough to reveal every deficit; worlds that are not listed use
-# `OFFICE`
+# options that make episodes long enough for every deficit; unlisted worlds use `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},

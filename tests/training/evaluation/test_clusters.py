@@ -18,11 +18,9 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return episodes, with and without S, of an agent whose errors depend only on the text of the
-    prompt.
+    """Return episodes with and without S; the agent's errors depend only on the prompt's text.
 
-    If `told`, each episode in arm S has a unique first prompt; otherwise, the episodes share
-    `openings` first prompts.
+    If `told`, each first prompt under S is unique; otherwise, `openings` first prompts recur.
     """
     rows = []
     for arm in ("", "S"):

@@ -58,8 +58,7 @@ class AlbumWorld(World[Config]):
         return Image(file.getvalue())
 
 
-# The world is registered only with Gymnasium, because agentgym's registry lists only the package's
-# worlds.
+# This world is not in agentgym's registry, which lists only the package's worlds.
 gymnasium.register(
     ALBUM,
     "agentgym.play.env:ToolEnv",

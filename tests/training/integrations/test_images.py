@@ -60,9 +60,6 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show the images in a request, in any API's format, to the model, and return the next
-        optimal call.
-        """
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()
@@ -314,7 +311,6 @@ def test_every_bridge_carries_images_or_refuses_them() -> None:
 
 @pytest.mark.family(world=[entry.id for entry in worlds()])
 def test_a_world_that_shows_images_requires_their_extra(world: str) -> None:
-    """Before the first episode, bridges refuse a world that requires images."""
     env = tool_env(agentgym.make(world))
     chat, _ = env.reset(seed=SEED)
     for _ in range(20):

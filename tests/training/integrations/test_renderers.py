@@ -71,7 +71,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_family(name: str, folder: Path) -> Any:
-    """Return a small tokenizer with a family's special tokens."""
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=3)
     tokenizer = make_tokenizer([chat.to_text()], 800)
     tokenizer.add_tokens(FAMILIES[name][1].split(), special_tokens=True)
@@ -103,7 +102,6 @@ def train(
     env = load_environment("ListWorld", range(3, 4), **options)
 
     def sample(request: dict[str, Any], number: int) -> Answer:
-        """Answer as vLLM's token endpoint would."""
         ids = samples[number - 1]
         scores = [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in ids]
         choice = {"index": 0, "token_ids": ids, "logprobs": {"content": scores}}

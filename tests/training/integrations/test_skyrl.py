@@ -142,7 +142,6 @@ def test_an_env_is_played_by_whichever_thread_is_free() -> None:
 
 
 def rewrite(chat: Chat) -> Chat:
-    """Return a chat with a different first message at each turn."""
     first, *others = chat.messages
     system = agentgym.Message("system", f"{len(others)}", id=first.id)
     return Chat((system, *others), chat.tools)

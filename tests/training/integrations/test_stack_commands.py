@@ -60,7 +60,6 @@ def run(stack: str, more: str, folder: Path, **variables: str) -> str:
 
 
 def oracle_of(kind: Any) -> Callable[[dict[str, Any], int], Answer]:
-    """Return a script that plays ListWorld optimally, one episode at a time."""
     state: dict[str, Any] = {}
 
     def script(request: dict[str, Any], number: int) -> Answer:
@@ -134,8 +133,7 @@ def test_inspect(tmp_path: Path) -> None:
     read_eval_log: Any = importlib.import_module("inspect_ai.log").read_eval_log
     kind = KINDS["chat"]
     with serving(oracle_of(kind), kind.path) as server:
-        # The last `--model` option takes precedence, and the provider of this model calls the
-        # test's server.
+        # The last `--model` option takes precedence; its provider calls the test's server.
         more = "--model openai-api/local/m -T seeds=1 --display none --log-dir logs"
         run("Inspect", more, tmp_path, LOCAL_BASE_URL=server.url, LOCAL_API_KEY="x")
     (log,) = (tmp_path / "logs").glob("*.eval")

@@ -301,11 +301,9 @@ def one_thread() -> Iterator[None]:
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
-    """Every second episode is played optimally in TRL's tool loop; the other episodes give up
-    immediately.
+    """Every second episode is played optimally in TRL's tool loop; the others end immediately.
 
-    If the episodes that give up are invalid, no weight changes; if these episodes scored 0, they
-    would lower the mean.
+    If those other episodes are invalid, no weight changes; scores of 0 would lower the mean reward.
     """
     trainer = trainer_for(
         tokenizer,

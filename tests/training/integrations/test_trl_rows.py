@@ -69,7 +69,6 @@ class Trainer(trl.GRPOTrainer):
 def test_trl_trains_each_sampled_token_once_as_our_trainers_do(
     tokenizer: Any, trajectories: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows of two episodes, one of which is solved, fill a group of sixteen."""
     count, episodes = 8, 2
     spec = agentgym.spec("ListWorld", **STACK)
     config = trl.GRPOConfig(

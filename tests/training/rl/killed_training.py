@@ -85,9 +85,7 @@ class Clock:
 
 
 def main() -> None:
-    """Read pairs of a folder and an event number, and print the exit status and event count of each
-    run.
-    """
+    """Read a folder and an event number per line; print each run's exit status and event count."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         folder, last = line.rsplit(maxsplit=1)

@@ -258,7 +258,6 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
 
 
 def thresholds(slots: int = 2) -> set[int]:
-    """Return the garbage collection thresholds during a rollout."""
     seen = set()
 
     def policy(chats: Sequence[Chat]) -> list[Reply]:

@@ -89,7 +89,6 @@ def prefixes(sequences: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
 
 
 def count_tokens(model: Any) -> list[int]:
-    """Return a list to which each forward pass appends its number of input tokens."""
     found: list[int] = []
     model.register_forward_pre_hook(
         lambda module, inputs, options: found.append(options["input_ids"].numel()),

@@ -35,7 +35,6 @@ def line_of(trajectory: Trajectory) -> bytes:
 
 
 def whole_text(view: dict[str, Any], number: int) -> str:
-    """Return the text of a page's message, including notes."""
     (_, text), *notes = view["messages"][number]["parts"]
     return text + "".join(f"<{tag}>{note}</{tag}>" for tag, note in notes)
 

@@ -15,8 +15,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 # Seconds between budget checks of a waiting request.
 _POLL_S = 0.02
-# Read only whole records, because a killed writer may leave an incomplete record at the end of the
-# file.
+# Read only whole records, because a killed writer may leave an incomplete record.
 _RECORD = struct.Struct("<d")
 
 
@@ -27,8 +26,7 @@ class BudgetError(PolicyError):
 
 
 class RequestBudget:
-    """Budget that admits a request only if the remaining money would cover the most expensive
-    request so far.
+    """Budget that admits a request if the remainder covers the most expensive request so far.
 
     The first request is sent alone, because its cost is unknown.
     """

@@ -64,8 +64,7 @@ class HttpPolicy(Generic[ConfigT]):
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
         self.connection = connection or Connection(type(self).client, config)
-        # Only the event loop's thread assigns this attribute, and `EndpointUsage` objects are never
-        # modified.
+        # Only the event loop's thread assigns this attribute.
         self.usage = EndpointUsage()
         self._cache = ReplyCache(config.cache)
         self._asked: Counter[str] = Counter()
@@ -265,9 +264,7 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections, configured by environment variables such as
-    `OPENAI_MODEL`.
-    """
+    """Factory of policies that share connections; reads variables such as `OPENAI_MODEL`."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]

@@ -42,11 +42,9 @@ class Failure:
     """Failure of an episode in a slot.
 
     Attributes:
-        error: The policy's error if the policy could not reply, in which case the episode is not
-            retried.
+        error: The policy's error, if the policy could not reply; such an episode is not retried.
         fatal: Whether the run must stop because every later episode would fail too.
-        lost: Whether the shared worker ended because of another episode, in which case the slot
-            remains usable.
+        lost: Whether the failure is due to the end of a shared worker; the slot remains usable.
     """
 
     cause: str
@@ -63,8 +61,7 @@ class Slot(ABC):
 
     Attributes:
         began: Time when work on the request started (`time.monotonic`), or `NEVER` while the
-            request waits. To allow for a slow start, such as a new process, the time may lie in the
-            future.
+            request waits. To allow for slow starts, this time may lie in the future.
         dead: Whether the slot was abandoned; later results are ignored.
     """
 

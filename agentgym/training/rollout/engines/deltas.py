@@ -49,9 +49,7 @@ class ChatDelta(NamedTuple):
 
 
 class ReplyDelta(NamedTuple):
-    """Difference between two replies; `new` contains the prompt ids that follow the first `kept`
-    ids.
-    """
+    """Difference between two replies; `new` contains the prompt ids after the first `kept` ids."""
 
     text: str
     kept: int

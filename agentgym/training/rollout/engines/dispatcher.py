@@ -49,8 +49,7 @@ class Dispatcher:
 
     Attributes:
         ready: The slots whose chats are waiting for a reply, in order of arrival.
-        ended: Finished episodes that the collector has not yet taken, each with the index of its
-            seed.
+        ended: Finished episodes not yet taken by the collector, each with the index of its seed.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Dispatcher:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
         for slot, answer in self._arrived(wait):
-            if slot in self._runs:  # abandoned slots are not in `_runs`
+            if slot in self._runs:
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
@@ -268,8 +267,7 @@ class Dispatcher:
         self._broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # The limit is twice the number of slots, because one temporary fault may make the episodes
-        # in all slots fail.
+        # The limit is twice the number of slots, because a temporary fault may affect all slots.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last cause: {failure.cause}"

@@ -21,8 +21,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield groups of row indices, at most `most` per group, if sharing the rows' prefixes saves
-    work.
+    """Yield groups of at most `most` row indices; sharing prefixes within a group saves work.
 
     A group's rows are in lexicographic order, and its tree never takes more memory than the rows.
     """
@@ -31,8 +30,7 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
     for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
         row = np.asarray(rows[number])
         new = len(row) - common_length(before, row)
-        # Adding this row to the group would raise the number of attention pairs from tokens² to
-        # (tokens + new)².
+        # Adding this row would raise the attention pairs from tokens² to (tokens + new)².
         if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
             if group:
                 yield group

@@ -117,8 +117,7 @@ class VLLMSampler:
 
 
 def _check_output_weights(model: Any) -> None:
-    # On a CPU, vLLM 0.32.0 computes logits with a packed copy of tied weights and never reloads the
-    # copy.
+    # On a CPU, vLLM 0.32.0 never reloads its packed copy of tied weights.
     if has_adapter(model) or not current_platform.is_cpu():
         return
     if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
