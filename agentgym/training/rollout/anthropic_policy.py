@@ -215,5 +215,5 @@ def to_usage(answer: Any) -> EndpointUsage:
     )
 
 
-# Reads the environment variables `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.
+# The factory reads `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.
 from_environment = FromEnvironment("ANTHROPIC", AnthropicConfig, AnthropicPolicy)

@@ -171,5 +171,5 @@ def responses_usage(answer: Any) -> EndpointUsage:
     )
 
 
-# Reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.
+# The factory reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.
 from_environment = FromEnvironment("OPENAI", EndpointConfig, EndpointPolicy)

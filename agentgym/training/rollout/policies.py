@@ -90,11 +90,11 @@ class PolicyConfig(Config):
     Attributes:
         name: The scripted policies, with their options in parentheses, are `control` (`planning`,
             `tracking`, `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p`, `notes`)
-            and `random`; each also accepts `seed`. Other names are the folder of a trained model,
-            or `package.module:policy` for a function with a parameter `chat` or `chats`. For a
-            factory such as `package.module:factory:depth=3`, `factory(env_id, depth=3)` must return
-            a policy in any form that `UserPolicy` accepts. `external:name` is an agent connected by
-            `agentgym serve`. For a team, give one policy per seat, as in
+            and `random`; all of them also accept `seed`. Other names are the folder of a trained
+            model, or `package.module:policy`, a function with the parameter `chat` or `chats`. For
+            a factory such as `package.module:factory:depth=3`, `factory(env_id, depth=3)` must
+            return a policy in any form that `UserPolicy` accepts. `external:name` is an agent
+            connected by `agentgym serve`. For a team, give one policy per seat, as in
             `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model; by default, decoding is greedy. A factory receives all

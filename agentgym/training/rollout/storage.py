@@ -238,7 +238,7 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, or raise `ValueError` if names or types differ from the defaults."""
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
-        raise ValueError("the names of the settings must match the defaults")
+        raise ValueError("setting names must match the defaults")
     for name, value in settings.items():
         expected = defaults[name]
         if None not in (value, expected) and type(value) is not type(expected):

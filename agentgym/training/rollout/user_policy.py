@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# Names of a policy's first parameter if the policy takes one chat, or a list of chats.
+# First-parameter names of policies that take one chat, and of policies that take a list.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -231,7 +231,7 @@ class UserPolicy:
             if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
                 return [known] * len(requests)
-        # Send each chat separately, so that only failing chats lose their episodes.
+        # Send each chat separately, so that only the episodes of failing chats are lost.
         return [(await self._ask_some([request]))[0] for request in requests]
 
     def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:

@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines (counted by message in `read`, by text in `lines`) and moves that a chat has shown."""
+    """Log lines and moves that a chat has shown; log lines are counted by message and by text."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)

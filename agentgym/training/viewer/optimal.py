@@ -41,8 +41,8 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
         for number, step in enumerate(trajectory.steps, 1):
             if chat != step.chat:
                 raise ValueError(
-                    f"the replay of seed {trajectory.seed} differs from the record at turn {number}; the "
-                    "episode was recorded with another version or world"
+                    f"the replay of seed {trajectory.seed} differs from the record at turn "
+                    f"{number}; the episode was recorded with another version or world"
                 )
             calls = world_env.world.optimal_calls()
             best.append(

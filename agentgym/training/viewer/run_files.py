@@ -17,8 +17,8 @@ _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return a run's name: the folder relative to `root`, followed by the log's name unless that is
-    the default name.
+    """Return a run's name: the folder relative to `root`, followed by the log's name unless the log
+    has the default name.
 
     `prefix` distinguishes the root from other roots.
     """

@@ -18,9 +18,9 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return episodes with and without S; the agent's errors depend only on the prompt's text.
+    """Return episodes with and without oracle S; errors depend only on the prompt's text.
 
-    If `told`, each first prompt under S is unique; otherwise, `openings` first prompts recur.
+    If `told`, all first prompts with S differ; otherwise, there are `openings` first prompts.
     """
     rows = []
     for arm in ("", "S"):

@@ -29,7 +29,7 @@ class Config:
 
 
 class FaultyWorld(World[Config]):
-    """Work until the work is done."""
+    """Call the tool `work` until the episode ends."""
 
     Config = Config
 

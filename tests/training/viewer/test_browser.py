@@ -44,7 +44,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def opened(browser: Browser, url: str, where: str = "") -> None:
-    browser.open("about:blank")  # otherwise a new fragment would not reload the page
+    browser.open("about:blank")  # otherwise, a new URL fragment would not reload the page
     browser.open(url + where)
     browser.wait("document.querySelector('.row, .cell, .tile, .empty')")
 

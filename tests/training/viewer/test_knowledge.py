@@ -92,7 +92,7 @@ class Replay:
                 for k, agent in enumerate(self.agents)
                 if agent == seat and self.cycles[k] > self.cycles[place]
             ]
-            # The log contains one more chat of the last agent, which shows mail but no hints.
+            # The log ends with another chat of the last agent; this chat shows mail but no hints.
             end = [len(self.agents)] if seat == self.agents[-1] else []
             if seat in self.receivers[place] and later + end:
                 known[seat] = (later + end)[0]

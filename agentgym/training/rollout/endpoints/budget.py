@@ -26,7 +26,7 @@ class BudgetError(PolicyError):
 
 
 class RequestBudget:
-    """Budget that admits a request if the remainder covers the most expensive request so far.
+    """Budget that stops when the remaining money is less than the most expensive request so far.
 
     The first request is sent alone, because its cost is unknown.
     """

@@ -99,7 +99,7 @@ class HttpPolicy(Generic[ConfigT]):
         try:
             return future.result()
         finally:
-            future.cancel()  # cancels the requests if this thread is interrupted
+            future.cancel()  # an interrupt of this thread cancels the requests
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the event loop."""

@@ -25,7 +25,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Grace period in seconds before closing slots are killed, enough for a running tool call.
+# Seconds before a slot that does not close is killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
@@ -61,7 +61,7 @@ class Slot(ABC):
 
     Attributes:
         began: Time when work on the request started (`time.monotonic`), or `NEVER` while the
-            request waits. To allow for slow starts, this time may lie in the future.
+            request waits. To allow for slow starts, the recorded time may lie in the future.
         dead: Whether the slot was abandoned; later results are ignored.
     """
 

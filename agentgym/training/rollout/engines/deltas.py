@@ -32,10 +32,7 @@ class ChatDelta(NamedTuple):
     def after(self, before: Chat) -> Chat:
         """Rebuild the chat, or raise `ValueError` if the earlier chat is too short."""
         if not 0 <= self.kept <= len(before.messages):
-            raise ValueError(
-                f"kept must be in [0, {len(before.messages)}], the length of the earlier chat, "
-                f"got {self.kept}"
-            )
+            raise ValueError(f"kept must be in [0, {len(before.messages)}], got {self.kept}")
         prefix = Chat(
             before.first(self.kept).messages,
             before.tools if self.tools is None else self.tools,
@@ -66,7 +63,7 @@ class ReplyDelta(NamedTuple):
     def after(self, before: Reply) -> Reply:
         """Rebuild the reply, or raise `ValueError` if the earlier reply is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(f"the earlier prompt is shorter than the {self.kept} kept ids")
+            raise ValueError(f"kept must not exceed the earlier prompt and reply, got {self.kept}")
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)

@@ -80,7 +80,7 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, labels: Mapping[str, Any]) -> None:
-        """Set the labels of all episodes that start from now on."""
+        """Set the labels of all episodes started after this call."""
         self._labels = labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
 

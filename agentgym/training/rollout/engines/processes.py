@@ -22,7 +22,7 @@ from agentgym.training.rollout.engines.servers import (
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 
-# Lock for polling child processes; of two concurrent polls, one would miss the exit code.
+# Lock for polling child processes, because concurrent polls could miss an exit code.
 _CHILDREN = threading.Lock()
 # Exit code of a worker whose script starts workers at import time.
 UNGUARDED = 97

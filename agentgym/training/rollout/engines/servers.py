@@ -52,7 +52,7 @@ class EnvServer:
         return self._border.send(self.env.reset(seed=seed)[0])
 
     def step(self, sent: tuple[str, str]) -> SentStep:
-        """Play a reply, given by its `text` and `ended`."""
+        """Play the reply with the given `text` and `ended`."""
         outcome = play_reply(self.env, Reply(sent[0], ended=sent[1]))
         return (
             self._border.send(outcome.chat),

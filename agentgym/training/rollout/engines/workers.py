@@ -69,7 +69,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End the worker immediately; requests without an answer raise `WorkerDied`."""
+        """End the worker immediately; unanswered requests raise `WorkerDied`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -268,7 +268,7 @@ class Worker:
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # The slot that caused the kill may have answered at the last moment; then no slot failed.
+        # If the slot that caused the kill answered at the last moment, no slot failed.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)

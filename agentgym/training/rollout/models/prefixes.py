@@ -30,7 +30,7 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
     for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
         row = np.asarray(rows[number])
         new = len(row) - common_length(before, row)
-        # Adding this row would raise the attention pairs from tokens² to (tokens + new)².
+        # This row would raise the number of attention pairs from tokens² to (tokens + new)².
         if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
             if group:
                 yield group
@@ -60,7 +60,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     same = (ids[1:] == ids[:-1]) & tokens[1:] & tokens[:-1]
     new[1:] &= ~same.cumprod(1).bool()
     numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
-    # A shared token takes its index from the nearest earlier row in which the token is new.
+    # The index of a shared token is taken from the nearest earlier row that introduced the token.
     places = torch.where(new, numbers, 0).cummax(0).values
     # In this order, a token's descendants are contiguous and directly follow the token.
     ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
@@ -124,7 +124,7 @@ _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Test whether a model can share prefixes; return the reason if not, else an empty string."""
+    """Return the reason why a model cannot share prefixes, or an empty string if it can."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]
