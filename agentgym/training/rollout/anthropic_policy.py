@@ -195,7 +195,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
             thinking.append(block)
         else:
             raise AnswerError(
-                f"a content block must be text, thinking or a call, got {quote(block)}"
+                f"a content block must be text, thinking or a tool call, got {quote(block)}"
             )
     text = join_parts(visible_thought(thoughts, thinking), *texts)
     if thinking:

@@ -151,7 +151,7 @@ def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
             texts.append(call_text(item["name"], item["arguments"], dialect))
         else:
             raise AnswerError(
-                f"an output item must be text, reasoning or a call, got {quote(item)}"
+                f"an output item must be text, reasoning or a tool call, got {quote(item)}"
             )
     text = join_parts(visible_thought(summaries, reasoning), *texts)
     if reasoning:

@@ -141,8 +141,8 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat; empty without seats. A repeated seat or an invalid policy raises
-        `ValueError`.
+        """The policy of each seat, or an empty dict for a policy without seats. A repeated seat or
+        an invalid policy raises `ValueError`.
         """
         texts = read_seats(self.name)
         return {seat: replace(self, name=text, label="") for seat, text in texts.items()}
@@ -158,7 +158,7 @@ class PolicyConfig(Config):
 
     @property
     def module(self) -> str:
-        """The module of the first factory; empty without factories."""
+        """The module of the first factory, or an empty string if there is no factory."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]

@@ -70,7 +70,7 @@ class SeatPolicies(UserPolicy):
 
     @property
     def usage(self) -> EndpointUsage | None:
-        """Total usage of all endpoint policies; None without endpoints."""
+        """Total usage of all endpoint policies, or None if there are none."""
         used = [each.usage for each in self._parts if hasattr(each, "usage")]
         return sum(used[1:], used[0]) if used else None
 

@@ -66,7 +66,7 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Lock on a folder or file during writing; a missing folder is created.
+    """Lock that a writer holds on a folder or file; a missing folder is created.
 
     The system releases the lock when the process ends, and forked processes do not inherit the
     lock. One lock object may be entered repeatedly, from any thread. Two lock objects for the same
@@ -329,7 +329,7 @@ def check_regular(path: Path) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield a file's complete lines with their numbers, from 1."""
+    """Yield a file's complete lines, numbered from 1."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)

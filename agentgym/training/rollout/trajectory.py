@@ -87,11 +87,11 @@ class Trajectory:
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
     def seat_rewards(self) -> dict[str, float]:
-        """Return each agent's reward for the episode; empty without a team or a score."""
+        """Return each agent's reward, or an empty dict if there is no team or no score."""
         return dict(self._team_report().get("rewards", {}))
 
     def outcomes(self) -> dict[str, Outcome]:
-        """Return each rival's outcome (`seat_outcomes`); empty without rivals."""
+        """Return each rival's outcome (`seat_outcomes`), or an empty dict if there are no rivals."""
         return seat_outcomes(self._team_report())
 
     def _team_report(self) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ class Trajectory:
         return (detail.get("report") or {}).get("team") or {}
 
     def agent_of(self, step: int) -> str:
-        """Return the agent that took a step; empty without a team."""
+        """Return the agent that took a step, or an empty string if there is no team."""
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
@@ -192,7 +192,7 @@ class Trajectory:
             return cls(json.dumps(data["spec"]), data["seed"], steps, last, *ends)
         except _UNREADABLE as error:
             raise ValueError(
-                f"the line must be a trajectory as JSON ({error!r}), got {line[:80]!r}"
+                f"the line must be a trajectory in JSON format ({error!r}), got {line[:80]!r}"
             ) from error
 
 

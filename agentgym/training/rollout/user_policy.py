@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# First-parameter names of policies that take one chat, and of policies that take a list.
+# Names of the first parameter that mark a policy for one chat, or for a list of chats.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -27,7 +27,7 @@ PolicyLike = Policy | Callable[..., Any] | Mapping[str, Any]
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply; retrying an episode changes its `episode_id`."""
+    """A chat that is waiting for a reply; retrying an episode changes its `episode_id`."""
 
     chat: Chat
     seed: int = 0

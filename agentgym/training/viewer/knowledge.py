@@ -28,7 +28,7 @@ _LOG_TAG = "team"
 
 @dataclass
 class _Fact:
-    """A call, and the seats that know about it.
+    """A call, and the seats that know about the call.
 
     Attributes:
         number: The call's position in the reply.

@@ -149,7 +149,7 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return an episode's oracle arm, from its label or wrappers; `none` without oracles."""
+    """Return an episode's oracle arm, from the label or the wrappers; `none` means no oracles."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 

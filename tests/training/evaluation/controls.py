@@ -72,7 +72,7 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether success or step accuracy reveals a letter's deficit."""
+        """Report whether success or step accuracy reveals the deficit for an oracle letter."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:

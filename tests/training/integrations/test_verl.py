@@ -89,7 +89,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Engine that samples from a policy, which plays a copy of the env for each episode."""
+    """Engine that samples from a policy; the policy plays a copy of the env for each episode."""
 
     end = ""
     variables: Mapping[str, Any] = {}

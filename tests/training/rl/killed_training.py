@@ -85,7 +85,7 @@ class Clock:
 
 
 def main() -> None:
-    """Read a folder and an event number per line; print each run's exit status and event count."""
+    """Read a folder and an event number from each line; print the exit status and event count."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         folder, last = line.rsplit(maxsplit=1)

@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that calls `work`; only turn 2 of episodes with this `number` uses `how`."""
+    """Policy that calls `work`, with the fault `how` in turn 2 of episodes with this `number`."""
 
     how: str = "well"
     number: int = 0

@@ -1,4 +1,4 @@
-"""The OpenAI policy with real servers and with variants of Chat Completions answers."""
+"""Tests of the OpenAI policy with real servers and with variants of Chat Completions answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The facts that each seat of a team knows, compared with a replay that does not read the chats."""
+"""Tests of the facts that each seat of a team knows, compared with a replay that does not read the
+chats.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 
 class EnvServer:
-    """Remote side of a slot, which sends only new messages."""
+    """Remote side of a slot; only new messages are sent."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env, self._border = env, Border()
@@ -72,7 +72,7 @@ class WorkerServer:
         self._load: MakeEnv | None = None
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return whether it succeeded, and the result or failure."""
+        """Run a slot's request; return whether the request succeeded, and the result or failure."""
         key, method, argument = request
         try:
             if method == "close":
@@ -101,7 +101,7 @@ class WorkerServer:
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Encode the answer to a request, or the error if it cannot be pickled."""
+    """Encode the answer to a request, or an error if the answer cannot be pickled."""
     # MessagePack takes a fifth of pickle's time, because pickle looks up every class.
     succeeded, content = answer
     if succeeded and method in _FORMS:

@@ -1,8 +1,8 @@
 """Forward and backward passes that compute shared prefixes of token rows only once.
 
 The distinct tokens of a batch form a tree, which a model processes as one sequence. Each token
-attends only to its ancestors, and positions count from the start of the row. Outputs and gradients
-are the same as for whole rows.
+attends only to its ancestors, and positions are counted from the start of the row. Outputs and
+gradients are the same as for whole rows.
 """
 
 from __future__ import annotations

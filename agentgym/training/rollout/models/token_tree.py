@@ -101,7 +101,7 @@ class TokenTree:
 
 
 class _PassCache(DynamicCache):
-    """Cache of one forward pass, which exchanges states with a tree.
+    """Cache for one forward pass; the cache exchanges states with a tree.
 
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).

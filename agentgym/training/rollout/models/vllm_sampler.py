@@ -38,10 +38,10 @@ class VLLMSampler:
     vLLM refuses temperatures above 2.
 
     Args:
-        model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
+        model: Transformers folder for `vllm.LLM`, including the tokenizer.
         folder: Folder for updated weights, created if missing.
         sleeps: Whether to release GPU memory during weight updates.
-        **options: Options of `vllm.LLM`, such as `enable_lora=True` with `max_lora_rank` for
+        **options: Options of `vllm.LLM`, such as `enable_lora=True` and `max_lora_rank` for
             adapters.
     """
 
