@@ -235,7 +235,7 @@ def _read_labels(labels: object) -> dict[str, Any]:
         return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"labels must be a mapping of names to JSON values, such as {{'arm': 'SP'}}, got "
+            f"labels must be a mapping from names to JSON values, such as {{'arm': 'SP'}}, got "
             f"{labels!r} ({error})"
         ) from None
 

@@ -252,7 +252,7 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings, or raise `OtherRunError` if the existing settings, `kept`, differ."""
+    """Write a run's settings, or raise `OtherRunError` if the existing settings (`kept`) differ."""
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
     elif kept != settings:

@@ -91,7 +91,7 @@ class Trajectory:
         return dict(self._team_report().get("rewards", {}))
 
     def outcomes(self) -> dict[str, Outcome]:
-        """Return each rival's outcome (`seat_outcomes`), or an empty dict if there are no rivals."""
+        """Return each rival's outcome (`seat_outcomes`), or an empty dict without rivals."""
         return seat_outcomes(self._team_report())
 
     def _team_report(self) -> Mapping[str, Any]:

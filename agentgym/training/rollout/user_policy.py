@@ -81,7 +81,7 @@ class UserPolicy:
         self._reset_takes = self._reset_parameters()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "policy":  # during unpickling, `policy` is missing
+        if name.startswith("__") or name == "policy":  # during unpickling, `policy` is not yet set
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -102,7 +102,7 @@ class UserPolicy:
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # keeps `limit` requests in flight while other envs step
+            return 2 * limit  # `limit` requests stay in flight while other envs step
         return CONCURRENCY if self.awaitable else 1
 
     @property
@@ -116,7 +116,9 @@ class UserPolicy:
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat; if some fail, `PolicyError.replies` contains the other replies."""
+        """Return a reply for each chat; if some chats fail, `PolicyError.replies` contains the
+        other replies.
+        """
         outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:

@@ -37,9 +37,9 @@ NOTES = {
 }
 
 DROPPED = "dropped"
-# Number of equal leading characters that distinguish a shortened result from a placeholder.
+# Number of leading characters that a shortened result shares with the original result.
 _SAME_START = 16
-# The default window of context wrappers.
+# Default context window of context wrappers, in tokens.
 _WINDOW_BY_DEFAULT = 128_000
 
 

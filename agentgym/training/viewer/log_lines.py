@@ -128,7 +128,7 @@ def _call_text(call: Mapping[str, Any]) -> str:
 
 
 def short_world(spec: Mapping[str, Any]) -> str:
-    """Return the name of a world without namespace and version."""
+    """Return a world's name without the namespace and version."""
     name = str(spec.get("id", "")).rpartition("/")[2]
     return name.rpartition("-v")[0] or name
 

@@ -28,7 +28,7 @@ from agentgym.training.viewer.log_lines import (
 )
 from agentgym.training.viewer.run_files import run_files, run_name
 
-# Bytes per refresh, small enough for a large run's first episodes to appear at once.
+# Bytes per refresh, small enough for a large run's first episodes to appear immediately.
 PART = 16 << 20
 
 
@@ -42,7 +42,7 @@ class RunRow:
         outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
         optimal: The share of optimal steps among labelled steps; None without labels.
         instance: A key shared by all episodes of one instance.
-        tokens: The maximum number of tokens in a chat, if counted.
+        tokens: The maximum number of tokens in a chat; None if not counted.
         prompt_tokens: Prompt tokens of all replies, as counted by the server or tokenizer.
         cost: The cost of prompt and reply tokens at the index's prices.
     """

@@ -76,7 +76,7 @@ class Control:
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Return the numbers of significant effects and of all effects in `null`."""
+        """Return how many effects in `null` are significant, and how many effects there are."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 

@@ -24,7 +24,7 @@ class EndpointOptions(Config):
 
     Attributes:
         api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum number of concurrent requests, over all threads.
+        concurrency: Maximum number of concurrent requests, across all threads.
         retries: Maximum number of retries after temporary failures.
         top_p: Nucleus sampling probability.
         max_tokens: Maximum reply tokens, including reasoning.

@@ -134,7 +134,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
     if not (base_folder / MODEL).is_file():
         raise ValueError(
             f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is "
-            f"missing; put it there, or correct the folder in {ADAPTER}"
+            f"missing; copy the model there, or correct the folder in {ADAPTER}"
         )
     base = AutoModelForCausalLM.from_pretrained(base_folder, local_files_only=True, dtype=dtype)
     model: Any = PeftModel.from_pretrained(base, str(folder), is_trainable=False)

@@ -106,7 +106,7 @@ class _PassCache(DynamicCache):
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).
         numbers: The node number of each token that is not padding.
-        read: Nodes that the batch attends to, of shape (batch, nodes).
+        read: The nodes to which the batch attends, as indices of shape (batch, nodes).
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class _Query:
 
     Attributes:
         depths: The position of each new node.
-        mask: The nodes to which each new node attends, of shape (new, nodes).
+        mask: Boolean mask of shape (new, nodes) for the nodes to which each new node attends.
         ends: The index in `new` of each row's last node.
     """
 
