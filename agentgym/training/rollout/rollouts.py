@@ -28,7 +28,7 @@ def rollout(
 ) -> Trajectory:
     """Play one episode of an env, given as an object, an id or a spec.
 
-    For a team, pass one policy for all agents, or a mapping of agents to policies.
+    For a team, pass one policy for all agents, or a mapping from agents to policies.
 
     Raises:
         PolicyError: The policy raised an exception, which is the cause, or returned no reply.

@@ -22,7 +22,7 @@ T = TypeVar("T")
 # Maximum length of a value in an error; wrappers' settings have thousands of characters.
 _SHOWN = 160
 LOCK = ".lock"
-# Errors of file systems without locks, such as Lustre without the mount option `flock`.
+# Errors raised by file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 if sys.platform == "win32":
@@ -192,7 +192,7 @@ def _describe(descriptor: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a temporary file and rename it when complete and flushed."""
+    """Write a temporary file and rename the file when it is complete and flushed."""
     part = path.with_name(f"{path.name}.new")
     part.unlink(missing_ok=True)  # remove a file that an earlier process left, or a link
     try:

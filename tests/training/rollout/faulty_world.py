@@ -1,4 +1,4 @@
-"""World whose tool fails on request, and policies that request it."""
+"""World whose tool fails on request, and policies that request the failure."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Awaiting:
         return reply
 
 
-# The reported cause of each failure; a hang lasts until the timeout.
+# Regular expressions that match the reported cause of each kind of failure.
 CAUSES = {
     "raise": "OSError: the disk is full",
     "die": "ended with exit code 7|died|exit|unavailable",

@@ -105,7 +105,7 @@ class KeptReplies:
     """Store that maps a reply's text to the API items that contain the reply's reasoning.
 
     APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
-    lost if a context strategy edits the reply or another process received the reply.
+    lost if a context strategy edits the reply, or if another process received the reply.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:
