@@ -85,8 +85,6 @@ def test_every_engine_asks_the_policy_of_the_seat(engine: str) -> None:
 
 def test_every_seat_resets_its_policy_at_the_start_of_each_episode() -> None:
     class Counting:
-        """A policy that records its resets and plays all seats."""
-
         def __init__(self) -> None:
             self.seeds: list[int] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym.play.policy import PolicyError
 
-# Consecutive policy faults that stop a run; three are unlikely to be accidental.
+# Number of consecutive policy faults that stop a run; three are unlikely to be accidental.
 IN_A_ROW = 3
 
 

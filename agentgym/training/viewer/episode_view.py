@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which are in the next chat. If the next chat omits the history,
-        the results are marked `hidden`.
+        """Add each reply's results, which are in the next chat. If only the last chat shows the
+        results of several turns, the results are `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

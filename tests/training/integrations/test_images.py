@@ -199,7 +199,6 @@ def test_every_image_reaches_the_model_that_trl_trains(
     sample, emitted = trainer._generate_single_turn, []
 
     def generate(*arguments: Any, **named: Any) -> Any:
-        """Sample from the model, but reply with the optimal calls."""
         sample(*arguments, **named)
         envs = [tool_env(each._env) for each in trainer.environments]
         emitted.append([image for env in envs for image in images_of(env.chat)])

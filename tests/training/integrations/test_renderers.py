@@ -79,7 +79,6 @@ def make_family(name: str, folder: Path) -> Any:
 
 
 def optimal_samples(name: str, tokenizer: Any) -> list[list[int]]:
-    """Return the token ids of the replies that solve seed 3, in the family's format."""
     env = agentgym.make("ListWorld", **SMALL)
     env.reset(seed=3)
     thought = "" if name == "qwen3-plain" else "<think>\nI pop.\n</think>\n\n"

@@ -46,7 +46,6 @@ def names_are_given_back() -> Iterator[None]:
 
 
 def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[str, str]]]:
-    """Start an episode from a dataset row, as SkyRL's generator does."""
     register("world", env_id, **options)
     row = prompts("world", [seed])[0]
     prompt, name = row.pop("prompt"), row.pop("env_class")

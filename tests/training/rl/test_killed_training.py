@@ -80,7 +80,6 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
-    """Kill a run at each given event, then let the run finish; return the number of kills."""
     kills = 0
     for moment in moments:
         status, _ = host.run(folder, moment)

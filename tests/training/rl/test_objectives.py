@@ -40,7 +40,6 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def count_training_passes(model: torch.nn.Module) -> list[int]:
-    """Record the number of rows in each forward pass with gradients."""
     rows: list[int] = []
 
     def record(module: Any, arguments: Any, options: Any) -> None:

@@ -45,7 +45,6 @@ def env(**options: Any) -> Any:
 
 
 def drift(model: Any, played: Sequence[Trajectory], temperature: float = 1.0) -> float:
-    """Return the largest log-probability difference between sampler and trainer."""
     data = batch([row for trajectory in played for row in rows(trajectory)], 0)
     again = logprobs_of(model, data, temperature)
     return float(((again - data.logprobs) * data.sampled).abs().max().detach())

@@ -44,7 +44,6 @@ def squeeze(text: str) -> str:
 
 
 def chats(view: dict[str, Any], agent: str) -> list[list[tuple[int, str]]]:
-    """Return an agent's chats as the page's script assembles them."""
     entries: list[tuple[int, str]] = []
     every = []
     for step in (*view["turns"], view["end"]):

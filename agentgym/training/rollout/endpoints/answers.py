@@ -60,7 +60,7 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
     """Return a native tool call as text."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
-    body = body.replace("</", "<\\/")  # `render` also forbids closing tags in arguments
+    body = body.replace("</", "<\\/")  # a closing tag would end the call
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text

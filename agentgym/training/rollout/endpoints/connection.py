@@ -90,7 +90,7 @@ class Session:
         if self._process != os.getpid() or "client" not in vars(self):
             return
         end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
-        # The garbage collector may call `close` in the event loop's thread.
+        # Waiting in the event loop's own thread would deadlock.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)

@@ -165,7 +165,7 @@ class ThreadSlot(Slot):
             self._answers.put((self, answer))
         elif self._env is not None:
             env, self._env = self._env, None
-            with suppress(Exception):  # errors of an abandoned env are ignored
+            with suppress(Exception):
                 env.close()
 
     def _answer(self) -> Answer:

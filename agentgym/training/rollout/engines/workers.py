@@ -160,7 +160,7 @@ class Worker:
         self._far: FarEnd | None = None
         self._barren = 0
         self._lock = threading.Lock()  # guards the next two attributes
-        self._head: WorkerSlot | None = None  # the slot whose step is running
+        self._head: WorkerSlot | None = None
         self._killed_for: WorkerSlot | None = None
         self._thread = start_thread(self._run, "agentgym-worker")
 

@@ -148,7 +148,7 @@ def _without_quantizer(model: Any) -> Any:
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
-    with torch.random.fork_rng(devices=[]):  # creating the model draws random weights
+    with torch.random.fork_rng(devices=[]):
         plain = type(model)(config).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
