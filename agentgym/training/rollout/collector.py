@@ -117,15 +117,14 @@ class Collector:
         """Play one episode per seed; `seeds` may be infinite.
 
         Args:
-            policy: Any form that `UserPolicy` accepts; for a team, a mapping from agents to
-                policies.
+            policy: A form that `UserPolicy` accepts; for a team, a mapping from agents to policies.
             seeds: The reset seeds.
             log: File to which each trajectory is appended before the trajectory is yielded.
                 Episodes in the file with the same env and labels are yielded instead of being
                 played again, unless they failed.
             labels: The trajectories' labels.
-            ordered: Whether to yield trajectories in seed order. In the order of completion, short
-                episodes come first, which biases the first n results of a longer run.
+            ordered: Whether to yield trajectories in seed order. Otherwise, short episodes come
+                first, which biases early results.
 
         Raises:
             CollectionError: Too many consecutive episodes failed.

@@ -37,8 +37,8 @@ class FaultStreak:
     """Detector of consecutive episodes that failed because of the policy."""
 
     def __init__(self) -> None:
-        # Episodes are numbered in the order of their starts, so that the rule does not depend on
-        # the number of slots.
+        # Episodes are numbered in starting order, so the rule does not depend on the number of
+        # slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

@@ -271,7 +271,7 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
     `last`.
     """
     part = folder / ".new"
-    shutil.rmtree(part, ignore_errors=True)  # remove files that a killed writer left
+    shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         yield part

@@ -155,7 +155,7 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        if self._reset is None:  # avoids building a list in every step
+        if self._reset is None:
             return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]

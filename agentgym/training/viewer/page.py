@@ -42,8 +42,7 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little space.
 _LEVEL = 4
-# Number of characters per compressed block: large enough for a fast search, small enough to open in
-# milliseconds.
+# Number of characters per compressed block: a block opens in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"

@@ -17,8 +17,7 @@ _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return a run's name: the folder relative to `root`, followed by the log's name unless the log
-    has the default name.
+    """Return a run's name: the folder below `root`, and the log's name if it is not the default.
 
     `prefix` distinguishes the root from other roots.
     """

@@ -14,7 +14,7 @@ from agentgym.world.digests import digest
 
 # Errors raised when an answer's fields are missing or malformed.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-# Larger token counts in an answer are invalid, because no model has processed that many tokens.
+# Larger token counts are invalid, because no model has processed that many tokens.
 MAX_TOKENS = 10**12
 # Maximum number of characters that an error message quotes from an answer.
 QUOTED = 300
@@ -114,8 +114,7 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Store a reply's items."""
-        # If two replies have the same text, keep only the first reply's items; otherwise, a
-        # repeated run would send different requests.
+        # Keep the first of several equal replies, so that a repeated run sends the same requests.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]

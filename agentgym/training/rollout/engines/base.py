@@ -93,10 +93,8 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether an error ends only the episode that caused it; otherwise, the collector
-            raises the error.
-        awaits: Whether each slot awaits the policy's reply to its own chat; otherwise, the
-            collector requests the replies to all waiting chats together.
+        isolates: Whether an error ends only its own episode; otherwise, the error is raised.
+        awaits: Whether slots await single replies; otherwise, the collector requests batches.
     """
 
     isolates = True

@@ -23,8 +23,7 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Engine that steps envs in Ray actors. The engine joins the cluster at `RAY_ADDRESS` or starts
-    a new cluster.
+    """Engine that steps envs in Ray actors, on the cluster at `RAY_ADDRESS` or a new cluster.
 
     The policy stays in the calling process. If an actor dies, only the episode that it was stepping
     is restarted.

@@ -23,7 +23,7 @@ from agentgym.training.rollout.engines.deltas import Border, ChatDelta
 from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
 
-# A request: the slot's key, the name of the method to call, and the method's argument.
+# A request: the slot's key, the method's name and the argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
 # The answer to a request: whether the request succeeded, and the result or failure.

@@ -120,8 +120,7 @@ class ThreadPool:
             return True
         self._working[slot] = threading.current_thread()
         answer = slot.work()
-        # Deregister the slot before delivering the answer, because the slot may be submitted again
-        # immediately afterwards.
+        # Deregister the slot first, because a delivered slot may be submitted again immediately.
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned

@@ -162,8 +162,7 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # alpha = 2 * rank is customary. Without dropout, sampler and trainer compute equal
-    # log-probabilities.
+    # Without dropout, sampler and trainer compute equal log-probabilities.
     return get_peft_model(
         model,
         LoraConfig(
