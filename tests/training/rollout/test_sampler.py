@@ -202,7 +202,7 @@ def test_sampling_is_right_in_the_middle_of_training(
     if checkpointing:
         checkpoint_activations(model)
     model.train()
-    model.model.layers[0].eval()  # a user may freeze a layer in this way
+    model.model.layers[0].eval()  # a user may have frozen a layer
     modes = [module.training for module in model.modules()]
     played = list(collect(LocalPolicy(model, tokenizer, max_new_tokens=5), env(), range(2), 2))
     assert played == calm
