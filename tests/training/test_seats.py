@@ -85,8 +85,6 @@ def test_every_engine_asks_the_policy_of_the_seat(engine: str) -> None:
 
 def test_every_seat_resets_its_policy_at_the_start_of_each_episode() -> None:
     class Counting:
-        """A policy that records its resets and plays all seats."""
-
         def __init__(self) -> None:
             self.seeds: list[int] = []
 
@@ -205,8 +203,6 @@ def test_frozen_seats_have_no_tokens(env_id: str) -> None:
 
 
 class Recorded(GRPO):
-    """GRPO that stores the trajectories and advantages of the last update."""
-
     def learn(self, played: Sequence[Trajectory]) -> Any:
         self.played, self.values = list(played), self.advantages(played)
         return super().learn(played)

@@ -195,7 +195,6 @@ def test_the_tokens_of_a_team_are_counted_exactly() -> None:
 
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
-    """Each reply is in exactly one row, after the ids of its prompt."""
     small = {"items": 4, "removals": 1}
     demonstration = recorded("ListWorld-team", 0, **small)
     tokenizer = make_tokenizer([m.raw or m.text for m in demonstration.last.messages], 400)
@@ -224,7 +223,6 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
 
 
 def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:
-    """The closer earns the score and other agents half; advantages are computed per agent."""
     env_id = "ListWorld-team"
     agents = make(env_id).unwrapped.game.agents  # type: ignore[attr-defined]
     reward = {agents[0]: 1.0, agents[1]: 0.5}

@@ -40,7 +40,7 @@ _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 128
 # The API rejects messages without content.
 _EMPTY = "(empty)"
-# The API requires a reply limit; this default leaves room for thinking.
+# The API requires a maximum reply length; this default leaves room for thinking.
 _MAX_TOKENS = 16_000
 
 
@@ -53,7 +53,7 @@ class AnthropicConfig(EndpointOptions):
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 plus
             `thinking_budget`.
         thinking_budget: Maximum thinking tokens, fewer than `max_tokens`; None disables thinking.
-            `extra_body` selects other modes, as in `{"thinking": {"type": "adaptive"}}`.
+            To use another thinking mode, set `extra_body={"thinking": {"type": "adaptive"}}`.
     """
 
     base_url: str = "https://api.anthropic.com"
@@ -173,8 +173,8 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and store its thinking, or raise an error in `MALFORMED`."""
-    # A truncated call is omitted, because its arguments are incomplete.
+    """Convert an answer to a reply and store the thinking; may raise any error in `MALFORMED`."""
+    # Drop a truncated tool call, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
     content = list(answer["content"])
@@ -195,7 +195,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
             thinking.append(block)
         else:
             raise AnswerError(
-                f"a content block must be text, thinking or a call, got {quote(block)}"
+                f"a content block must be text, thinking or a tool call, got {quote(block)}"
             )
     text = join_parts(visible_thought(thoughts, thinking), *texts)
     if thinking:
@@ -204,7 +204,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage; `input_tokens` excludes cached tokens."""
+    """Return the token usage of an answer, whose `input_tokens` exclude cached tokens."""
     return read_usage(
         answer.get("usage"),
         ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],
@@ -215,5 +215,5 @@ def to_usage(answer: Any) -> EndpointUsage:
     )
 
 
-# Reads `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.
+# The factory reads `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.
 from_environment = FromEnvironment("ANTHROPIC", AnthropicConfig, AnthropicPolicy)

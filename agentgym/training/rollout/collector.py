@@ -1,4 +1,4 @@
-"""Collect many episodes at once, with any engine."""
+"""Collection of many concurrent episodes with any engine."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-# Wait for more chats for at most this fraction of the last reply's duration, to fill the batch.
+# Maximum time to wait for more chats to fill a batch, as a fraction of the last reply's duration.
 LINGER = 0.1
 
 
 class Collector:
-    """Plays many episodes of one env at once, in slots that stay open between calls.
+    """Plays many episodes of one env concurrently, in slots that stay open between calls.
 
-    If an env raises, a worker dies or a slot times out, only one episode fails. The collector
-    retries the episode up to `retries` times with the same seed; a new seed would bias the sample
-    against long episodes. If all attempts fail, or the policy does not reply, the trajectory is
-    truncated and has a `failure`. With `lockstep`, env exceptions are raised.
+    If an env raises, a worker dies or a slot times out, only the affected episode fails. A failed
+    episode is retried up to `retries` times with the same seed, because a new seed would bias the
+    sample against long episodes. If all attempts fail, or if the policy does not reply, the
+    trajectory is truncated and has a `failure`. With `lockstep`, exceptions of the env are raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
         timeout: Maximum seconds for a reset, a step or, with `asyncio`, a reply; None for no limit.
-        in_flight: Number of batches that the running episodes form; `lockstep` ignores it. With 2,
-            the policy replies to one batch while the other batch's tools run.
+        in_flight: Number of batches into which the running episodes are divided; `lockstep` ignores
+            this option. With `in_flight=2`, the policy replies to one batch while the tools of the
+            other batch run.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -116,13 +117,14 @@ class Collector:
         """Play one episode per seed; `seeds` may be infinite.
 
         Args:
-            policy: Any form that `UserPolicy` accepts, or a mapping of a team's agents to policies.
+            policy: A form that `UserPolicy` accepts; for a team, a mapping from agents to policies.
             seeds: The reset seeds.
-            log: Receives each trajectory before it is yielded. Recorded episodes with the same env
-                and labels are yielded instead of being played again, unless they failed.
+            log: File to which each trajectory is appended before the trajectory is yielded.
+                Episodes in the file with the same env and labels are yielded instead of being
+                played again, unless they failed.
             labels: The trajectories' labels.
-            ordered: Yield in seed order. Otherwise short episodes come first, which biases the
-                first n results of a longer run.
+            ordered: Whether to yield trajectories in seed order. Otherwise, short episodes come
+                first, which biases early results.
 
         Raises:
             CollectionError: Too many consecutive episodes failed.
@@ -228,11 +230,11 @@ def _read_labels(labels: object) -> dict[str, Any]:
         return {}
     try:
         if not isinstance(labels, Mapping):
-            raise TypeError(f"{type(labels).__name__} is not a mapping")
+            raise TypeError(f"wrong type {type(labels).__name__}")
         return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"labels must be a mapping of names to JSON values, such as {{'arm': 'SP'}}, got "
+            f"labels must be a mapping from names to JSON values, such as {{'arm': 'SP'}}, got "
             f"{labels!r} ({error})"
         ) from None
 

@@ -1,4 +1,4 @@
-"""One episode: its env and its record."""
+"""A running episode: its env and its recorded steps."""
 
 from __future__ import annotations
 

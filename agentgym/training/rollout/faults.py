@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym.play.policy import PolicyError
 
-# Consecutive policy faults that stop a run; three in a row are hardly an accident.
+# Number of consecutive policy faults that stop a run; three are unlikely to be accidental.
 IN_A_ROW = 3
 
 
@@ -34,10 +34,10 @@ def describe(error: BaseException) -> str:
 
 
 class FaultStreak:
-    """Numbers of the episodes that failed because of policy faults."""
+    """Detector of consecutive episodes that failed because of the policy."""
 
     def __init__(self) -> None:
-        # Numbers follow the starting order, so that the rule does not depend on the number of
+        # Episodes are numbered in starting order, so the rule does not depend on the number of
         # slots.
         self._lost: set[int] = set()
 

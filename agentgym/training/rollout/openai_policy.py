@@ -38,7 +38,7 @@ class EndpointConfig(EndpointOptions):
         base_url: The API's URL, without `/chat/completions` or `/responses`.
         api: `chat` for Chat Completions; `responses` for the Responses API, which preserves
             reasoning across tool calls.
-        seed: Seed of the server's sampler, equal in all requests; the Responses API does not
+        seed: Seed of the server's sampler, sent with every request; the Responses API does not
             support seeds.
     """
 
@@ -151,7 +151,7 @@ def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
             texts.append(call_text(item["name"], item["arguments"], dialect))
         else:
             raise AnswerError(
-                f"an output item must be text, reasoning or a call, got {quote(item)}"
+                f"an output item must be text, reasoning or a tool call, got {quote(item)}"
             )
     text = join_parts(visible_thought(summaries, reasoning), *texts)
     if reasoning:
@@ -171,5 +171,5 @@ def responses_usage(answer: Any) -> EndpointUsage:
     )
 
 
-# Reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.
+# The factory reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.
 from_environment = FromEnvironment("OPENAI", EndpointConfig, EndpointPolicy)

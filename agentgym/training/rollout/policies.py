@@ -37,7 +37,7 @@ _MODELS = ("config.json", "adapter_config.json")
 _APART = 1_000_003
 # An agent that calls tools over MCP from another process (`agentgym serve --out`).
 EXTERNAL = "external"
-# A policy given to `run_ablation` as an object: `object:mine.play`.
+# Name prefix of a policy that is passed to `run_ablation` as an object, as in `object:mine.play`.
 IN_MEMORY = "object"
 # Start of a seat's policy in a name such as `player_0=oracle,player_1=noisy`.
 _SEAT = re.compile(r"(?:^|,)([a-z]+_[0-9]+)=")
@@ -88,17 +88,18 @@ class PolicyConfig(Config):
     `agentgym.assemble.context_options`).
 
     Attributes:
-        name: The scripted policies, each with an optional `seed`, are `control` (with `planning`,
-            `tracking` and `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p` and
-            `notes`) and `random`. Other names are a trained model's folder and
-            `package.module:policy`, whose parameter must be `chat` or `chats`. With
-            `package.module:factory:depth=3`, `factory(env_id, depth=3)` returns a policy in any
-            form that `UserPolicy` accepts. `external:name` is an agent connected by `agentgym
-            serve`. A team takes one policy per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
+        name: The scripted policies, with their options in parentheses, are `control` (`planning`,
+            `tracking`, `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p`, `notes`)
+            and `random`; all of them also accept `seed`. Other names are the folder of a trained
+            model, or `package.module:policy`, a function with the parameter `chat` or `chats`. For
+            a factory such as `package.module:factory:depth=3`, `factory(env_id, depth=3)` must
+            return a policy in any form that `UserPolicy` accepts. `external:name` is an agent
+            connected by `agentgym serve`. For a team, give one policy per seat, as in
+            `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
-        model: Options of a trained model, which is greedy by default. A factory receives the
-            options that are set; an endpoint's factory receives only `temperature` and
-            `max_new_tokens`.
+        model: Options of a trained model; by default, decoding is greedy. A factory receives all
+            options that are set, except that the factory of an endpoint receives only `temperature`
+            and `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
         transport: Options of a factory that do not affect replies and are not recorded, such as an
             endpoint's `cache`.
@@ -140,8 +141,8 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat; empty without seats. A repeated seat or an invalid policy raises
-        `ValueError`.
+        """The policy of each seat, or an empty dict for a policy without seats. A repeated seat or
+        an invalid policy raises `ValueError`.
         """
         texts = read_seats(self.name)
         return {seat: replace(self, name=text, label="") for seat, text in texts.items()}
@@ -157,7 +158,7 @@ class PolicyConfig(Config):
 
     @property
     def module(self) -> str:
-        """The module of the first factory; empty without factories."""
+        """The module of the first factory, or an empty string if there is no factory."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
@@ -279,8 +280,8 @@ class PolicyConfig(Config):
 
 
 def read_seats(text: str) -> dict[str, str]:
-    """Split `player_0=oracle,player_1=noisy` by seats; return an empty dict for a single policy. A
-    repeated seat raises `ValueError`.
+    """Map the seats in `player_0=oracle,player_1=noisy` to policy names; return an empty dict for a
+    single policy. A repeated seat raises `ValueError`.
     """
     if not _SEAT.match(text) or Path(text).exists():
         return {}
@@ -310,7 +311,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return an episode's numbers of prompt and reply tokens; None without token ids."""
+    """Return the total prompt and reply tokens of an episode, or None without token ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

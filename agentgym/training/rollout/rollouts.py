@@ -1,4 +1,4 @@
-"""Play one episode, or many at once."""
+"""Functions that play one episode, or many episodes concurrently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rollout(
 ) -> Trajectory:
     """Play one episode of an env, given as an object, an id or a spec.
 
-    For a team, pass one policy for all agents, or a mapping of agents to policies.
+    For a team, pass one policy for all agents, or a mapping from agents to policies.
 
     Raises:
         PolicyError: The policy raised an exception, which is the cause, or returned no reply.
@@ -59,7 +59,7 @@ def collect(
     ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play many episodes at once and yield trajectories as they end, including failures.
+    """Play many episodes concurrently and yield trajectories as they end, including failures.
 
     For the arguments, see `Collector`; `options` are `engine`, `timeout`, `retries` and
     `in_flight`. An interrupted run resumes from its `log`.

@@ -23,10 +23,10 @@ from agentgym.world.world import load_world, world_path
 
 
 class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Env of one seat of a team; frozen policies play the other seats in between.
+    """Env in which the agent plays one seat of a team, and frozen policies play the other seats.
 
-    The seat's reward comes only at the end; `info["detail"].report["team"]` contains all seats'
-    rewards. If a frozen policy fails, the episode is truncated without a score, and
+    The seat is rewarded only at the end of the episode; `info["detail"].report["team"]` contains
+    all seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
     `StepInfo.invalid` names the policy's seat. If other agents end the episode before the seat's
     first turn, the first step only reports the end. `opponents` maps the other agents to policy
     names as in `PolicyConfig`; `options` are the options of `agentgym.multi.game.Game`.

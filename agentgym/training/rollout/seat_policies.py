@@ -17,7 +17,7 @@ from agentgym.training.rollout.user_policy import PolicyLike, PolicyRequest, Use
 
 
 class SeatPolicies(UserPolicy):
-    """Policies of a team's seats; each policy receives all waiting chats of its seats at once.
+    """Policies of a team's seats; each policy receives all waiting chats of its seats in one call.
 
     Args:
         policies: Each agent's policy, in any form that `UserPolicy` accepts. Agents mapped to the
@@ -70,7 +70,7 @@ class SeatPolicies(UserPolicy):
 
     @property
     def usage(self) -> EndpointUsage | None:
-        """Total usage of all endpoint policies; None without endpoints."""
+        """Total usage of all endpoint policies, or None if there are none."""
         used = [each.usage for each in self._parts if hasattr(each, "usage")]
         return sum(used[1:], used[0]) if used else None
 
@@ -141,7 +141,7 @@ def against(
     own = [agent for agent in agents if agent not in opponents]
     if agents and not own:
         raise ValueError(
-            f"opponents play all seats ({', '.join(agents)}), so nothing is trained; leave one out"
+            f"opponents play all seats ({', '.join(agents)}), so no seat is trained; remove a seat"
         )
     check_seats((*opponents, *own), agents)
     return SeatPolicies({**dict.fromkeys(own, policy), **opponents}, frozen=tuple(opponents))

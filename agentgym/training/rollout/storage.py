@@ -22,7 +22,7 @@ T = TypeVar("T")
 # Maximum length of a value in an error; wrappers' settings have thousands of characters.
 _SHOWN = 160
 LOCK = ".lock"
-# Errors of file systems without locks, such as Lustre without the mount option `flock`.
+# Errors raised by file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 if sys.platform == "win32":
@@ -43,7 +43,7 @@ else:
 
 
 class RunLockedError(OSError):
-    """Another process is writing to the folder or file."""
+    """Error raised when another process is writing to the folder or file."""
 
 
 class OtherRunError(ValueError):
@@ -51,7 +51,7 @@ class OtherRunError(ValueError):
 
 
 class DamagedFileError(ValueError):
-    """A line of a run's file is unreadable, or the whole file if `line` is None."""
+    """Error for an unreadable line of a run's file, or for the whole file if `line` is None."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         super().__init__(path, problem, line)
@@ -66,11 +66,11 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Lock on a folder or file during writing; a missing folder is created.
+    """Lock that a writer holds on a folder or file; a missing folder is created.
 
     The system releases the lock when the process ends, and forked processes do not inherit the
-    lock. One object may be entered repeatedly, from any thread. Two objects exclude each other,
-    even in one process.
+    lock. One lock object may be entered repeatedly, from any thread. Two lock objects for the same
+    path exclude each other, even in one process.
 
     Raises:
         RunLockedError: Raised on entering if another writer holds the lock.
@@ -192,9 +192,9 @@ def _describe(descriptor: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a temporary file and rename it when complete and flushed."""
+    """Write a temporary file and rename the file when it is complete and flushed."""
     part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # left by an earlier process, or a link
+    part.unlink(missing_ok=True)  # remove a file that an earlier process left, or a link
     try:
         with part.open("xb") as file:
             yield file
@@ -238,7 +238,7 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, or raise `ValueError` if names or types differ from the defaults."""
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
-        raise ValueError("the setting names are wrong")
+        raise ValueError("setting names must match the defaults")
     for name, value in settings.items():
         expected = defaults[name]
         if None not in (value, expected) and type(value) is not type(expected):
@@ -252,7 +252,7 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings, or raise `OtherRunError` if the existing settings, `kept`, differ."""
+    """Write a run's settings, or raise `OtherRunError` if the existing settings (`kept`) differ."""
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
     elif kept != settings:
@@ -261,7 +261,7 @@ def keep_settings(
         values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
         raise OtherRunError(
             f"{place or path.parent} contains a run with other settings: its {name}{values} (see "
-            f"{path.name}); choose another place or delete it"
+            f"{path.name}); choose another place, or delete that run"
         )
 
 
@@ -271,7 +271,7 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
     `last`.
     """
     part = folder / ".new"
-    shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
+    shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         yield part
@@ -329,7 +329,7 @@ def check_regular(path: Path) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield a file's complete lines with their numbers, from 1."""
+    """Yield a file's complete lines, numbered from 1."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)

@@ -15,8 +15,8 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Tokens of all texts, each counted once; removed texts count and inserted
-            texts do not.
+        trajectory_tokens: Tokens of all texts, each counted once; texts that a wrapper removed are
+            included, and texts that a wrapper inserted are not.
         reusable_prompt_tokens: Tokens of the prefix shared with the previous prompt.
         policy_tokens: Tokens of the replies, including thinking and summaries.
         summary_tokens: Tokens of summaries and summary requests.
@@ -42,7 +42,7 @@ class Usage:
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return an episode's token usage; None without a context wrapper or steps."""
+    """Return an episode's token usage, or None if it has no steps or no context wrapper."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None

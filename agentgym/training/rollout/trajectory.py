@@ -87,11 +87,11 @@ class Trajectory:
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
     def seat_rewards(self) -> dict[str, float]:
-        """Return each agent's reward for the episode; empty without a team or a score."""
+        """Return each agent's reward, or an empty dict if there is no team or no score."""
         return dict(self._team_report().get("rewards", {}))
 
     def outcomes(self) -> dict[str, Outcome]:
-        """Return each rival's outcome (`seat_outcomes`); empty without rivals."""
+        """Return each rival's outcome (`seat_outcomes`), or an empty dict without rivals."""
         return seat_outcomes(self._team_report())
 
     def _team_report(self) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ class Trajectory:
         return (detail.get("report") or {}).get("team") or {}
 
     def agent_of(self, step: int) -> str:
-        """Return the agent that took a step; empty without a team."""
+        """Return the agent that took a step, or an empty string if there is no team."""
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
@@ -192,7 +192,7 @@ class Trajectory:
             return cls(json.dumps(data["spec"]), data["seed"], steps, last, *ends)
         except _UNREADABLE as error:
             raise ValueError(
-                f"the line must be a trajectory as JSON ({error!r}), got {line[:80]!r}"
+                f"the line must be a trajectory in JSON format ({error!r}), got {line[:80]!r}"
             ) from error
 
 
@@ -259,7 +259,7 @@ class TrajectoryLog:
                 raise OtherRunError(
                     f"{self.path} contains an episode of another run "
                     f"({json.loads(trajectory.spec).get('id')}, seed {trajectory.seed}, labels "
-                    f"{trajectory.labels}); choose another file or delete it"
+                    f"{trajectory.labels}); choose another file, or delete this file"
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
@@ -333,7 +333,7 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs every step, so check leaves first.
+    # Check leaves first, because most items are leaves and this function runs at every step.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}
 
 
@@ -396,7 +396,7 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return the non-empty fields; `prompt_ids` contains the ids after the `kept_ids`."""
+    """Return the non-empty fields; `prompt_ids` omits the first `kept_ids` ids."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

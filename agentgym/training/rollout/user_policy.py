@@ -1,4 +1,4 @@
-"""Adapter for policies that take one chat or many, plain or async."""
+"""Adapter for synchronous and asynchronous policies that take one chat or a list of chats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# Names of a first parameter that takes one chat, or many chats.
+# Names of the first parameter that mark a policy for one chat, or for a list of chats.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -27,7 +27,7 @@ PolicyLike = Policy | Callable[..., Any] | Mapping[str, Any]
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply; retrying an episode changes its `episode_id`."""
+    """A chat that is waiting for a reply; retrying an episode changes its `episode_id`."""
 
     chat: Chat
     seed: int = 0
@@ -39,8 +39,9 @@ class UserPolicy:
     """Adapter that turns a user's policy into a batched policy.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
-    `obs`, or is annotated `Chat`. Otherwise, the first call shows which of the two the policy
-    takes. The policy returns a str or a `Reply` per chat. All async policies run in one event loop.
+    `obs`, or is annotated `Chat`. Otherwise, the first call determines whether the policy takes one
+    chat or a list. The policy returns a str or a `Reply` per chat. All async policies run in one
+    event loop.
 
     Two optional hooks support stateful policies. `reset` is called before an episode's first reply
     and may take `seed`, `episode_id` or both. A parameter `episode_ids` (`episode_id` for one chat)
@@ -80,7 +81,7 @@ class UserPolicy:
         self._reset_takes = self._reset_parameters()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "policy":  # during unpickling, `policy` is missing
+        if name.startswith("__") or name == "policy":  # during unpickling, `policy` is not yet set
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -101,7 +102,7 @@ class UserPolicy:
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # keeps `limit` requests in flight while other envs step
+            return 2 * limit  # `limit` requests stay in flight while other envs step
         return CONCURRENCY if self.awaitable else 1
 
     @property
@@ -115,7 +116,9 @@ class UserPolicy:
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat; if some fail, `PolicyError.replies` contains the other replies."""
+        """Return a reply for each chat; if some chats fail, `PolicyError.replies` contains the
+        other replies.
+        """
         outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:
@@ -152,7 +155,7 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        if self._reset is None:  # avoids building a list in every step
+        if self._reset is None:
             return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
@@ -195,7 +198,7 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
-        except MissingHook:  # the world's fault, so every later request would fail too
+        except MissingHook:  # the world lacks a hook, so every later request would fail too
             raise
         except PolicyError as error:
             return error
@@ -230,7 +233,7 @@ class UserPolicy:
             if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
                 return [known] * len(requests)
-        # Send each chat separately, so that only failing chats lose their episodes.
+        # Send each chat separately, so that only the episodes of failing chats are lost.
         return [(await self._ask_some([request]))[0] for request in requests]
 
     def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:
@@ -328,7 +331,7 @@ def is_policy(function: Callable[..., Any]) -> bool:
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # a function written in C
+    except (TypeError, ValueError):  # functions in C may lack a signature
         return None
 
 

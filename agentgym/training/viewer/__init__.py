@@ -1,4 +1,4 @@
-"""Viewer of runs: logged episodes as a web page, served on this machine or written as one file.
+"""Viewer of logged episodes as a web page, which is served on this machine or exported as one file.
 
 The page has no external references, and inserts model text as text, never as markup.
 """

@@ -20,7 +20,7 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
-# a message's number in the pool, and the message's mark
+# a message's number in the pool, and the message's mark, such as `by compaction`
 Entry = tuple[int, str]
 
 # the tags of appended blocks, mapped to the wrappers that append the blocks
@@ -37,14 +37,14 @@ NOTES = {
 }
 
 DROPPED = "dropped"
-# Number of equal leading characters that distinguish a shortened result from a placeholder.
+# Number of leading characters that a shortened result shares with the original result.
 _SAME_START = 16
-# The default window of context wrappers.
+# Default context window of context wrappers, in tokens.
 _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a message's text into its original part (with an empty tag) and the appended blocks."""
+    """Split a text into tagged parts: the original, with an empty tag, and the appended blocks."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -79,7 +79,7 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
 def _made_by_wrapper(message: Message) -> str:
     wrapper, _, rest = message.id.partition(":")
     if wrapper != "compaction":
-        # Team mail comes from other agents.
+        # Other agents, not wrappers, write the team's mail.
         unmarked = wrapper.isdecimal() or wrapper in ("", "mail")
         return "" if unmarked else f"by {wrapper}"
     if message.role == "assistant":
@@ -140,13 +140,13 @@ class Timeline:
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat, which has `kept` messages of the previous chat and then `messages`.
+        """Apply a turn's chat: `kept` messages of the previous chat, followed by `messages`.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. If `kept` is too large, `ValueError` is raised.
         """
         if not 0 <= kept <= len(self._shown):
-            raise ValueError(f"a chat cannot keep {kept} of {len(self._shown)} messages")
+            raise ValueError(f"kept must be in [0, {len(self._shown)}], got {kept}")
         self.new = []
         gone = dict.fromkeys(self._shown[kept:])
         del self._shown[kept:]
@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which appear in the next chat. If the chat has no history, the
-        results are `hidden`.
+        """Add each reply's results, which are in the next chat. If only the last chat shows the
+        results of several turns, the results are `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn at which each seat first knows them.
 
-A fact is a tool call with its result or message. The caller knows the fact at once. The receiver of
-a message knows the fact when a chat shows the message. Other seats know the fact when oracle C's
-log or the list of moves shows it.
+A fact is a tool call with its result or message. The caller knows the fact immediately. The
+receiver of a message knows the fact as soon as a chat shows the message. Other seats know the fact
+as soon as oracle C's log or the list of moves shows the fact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG_TAG = "team"
 
 @dataclass
 class _Fact:
-    """A call, and the seats that know about it.
+    """A call, and the seats that know about the call.
 
     Attributes:
         number: The call's position in the reply.
@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves that a chat has shown, with log lines counted by message and by text."""
+    """Log lines and moves that a chat has shown; log lines are counted by message and by text."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -161,7 +161,6 @@ class _Reader:
                 made[line] += 1
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
-        """Read the new part of a seat's chat at a turn."""
         seat, changes = step["agent"], step["changes"]
         numbers = [number for _, number, _ in changes.get("set", ())]
         numbers += [number for number, _ in changes["add"]]

@@ -128,7 +128,7 @@ def _call_text(call: Mapping[str, Any]) -> str:
 
 
 def short_world(spec: Mapping[str, Any]) -> str:
-    """Return the name of a world without namespace and version."""
+    """Return a world's name without the namespace and version."""
     name = str(spec.get("id", "")).rpartition("/")[2]
     return name.rpartition("-v")[0] or name
 
@@ -140,7 +140,7 @@ def instance_key(spec: Mapping[str, Any], seed: int) -> str:
 
 
 def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
-    """Return the class names of a spec's wrappers, inner to outer."""
+    """Return the class names of a spec's wrappers, from inner to outer."""
     return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
 
 
@@ -149,7 +149,7 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return an episode's oracle arm, from its label or wrappers; `none` without oracles."""
+    """Return an episode's oracle arm, from the label or the wrappers; `none` means no oracles."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 

@@ -25,8 +25,8 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
 
 
 def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
-    """Replay an episode; return the number of optimal calls before each step and the first of these
-    calls. Worlds without optimal calls give None.
+    """Replay an episode and return, for each step, the number of optimal calls before the step and
+    the first few of these calls. The result is None for each step of a world without optimal calls.
 
     Raises:
         ValueError: The line is not a trajectory, or the replay differs from the record.
@@ -41,8 +41,8 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
         for number, step in enumerate(trajectory.steps, 1):
             if chat != step.chat:
                 raise ValueError(
-                    f"the replay of seed {trajectory.seed} differs from turn {number} on; the "
-                    "episode was recorded with another version or world"
+                    f"the replay of seed {trajectory.seed} differs from the record at turn "
+                    f"{number}; the episode was recorded with another version or world"
                 )
             calls = world_env.world.optimal_calls()
             best.append(

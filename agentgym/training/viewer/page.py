@@ -42,8 +42,7 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little space.
 _LEVEL = 4
-# Number of characters compressed together: enough for a fast search, few enough to open in
-# milliseconds.
+# Number of characters per compressed block: a block opens in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"
@@ -120,7 +119,7 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
         if sum(map(len, lines)) >= _PACK or row is index.rows[-1]:
-            # The document contains model text only in encoded form, so it cannot break out.
+            # Model text in the document is encoded, so the text cannot end the script element.
             packed = gzip.compress("\n".join(lines).encode(), compresslevel=_LEVEL, mtime=0)
             yield (
                 f'<script type="application/gzip" id="{row.number + 1 - len(lines)}">'
@@ -132,8 +131,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or a problem if the line is unreadable. Raise `LookupError` for an
-    unknown episode.
+    """Return an episode's view, or the error message if the episode's line is unreadable. Raise
+    `LookupError` for an unknown episode.
     """
     try:
         return view_of(index.line(number))
@@ -144,7 +143,7 @@ def episode_or_problem(
 def run_key(runs: Iterable[Path]) -> str:
     """Return a key for the runs, which survives restarts and which only this user can compute.
 
-    The key derives from a secret in the user's cache folder; without this file, the key is random.
+    The key is derived from a secret file in the cache folder; without the file, the key is random.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     names = "\0".join(str(run.resolve()) for run in runs)
@@ -164,7 +163,7 @@ def _secret(path: Path) -> bytes:
         os.close(new)
     secret = path.read_bytes()
     if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
-        raise PermissionError(f"{path} must be private")
+        raise PermissionError(f"{path} must contain 32 bytes and be readable only by its owner")
     return secret
 
 
@@ -271,4 +270,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *values: object) -> None:
-        pass  # keep requests out of the terminal
+        pass  # do not print requests in the terminal

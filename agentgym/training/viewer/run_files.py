@@ -17,7 +17,7 @@ _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return a run's name: the folder below `root`, and any log name other than the default.
+    """Return a run's name: the folder below `root`, and the log's name if it is not the default.
 
     `prefix` distinguishes the root from other roots.
     """

@@ -28,7 +28,7 @@ from agentgym.training.viewer.log_lines import (
 )
 from agentgym.training.viewer.run_files import run_files, run_name
 
-# Bytes per refresh, small enough for a large run's first episodes to appear at once.
+# Bytes per refresh, small enough for a large run's first episodes to appear immediately.
 PART = 16 << 20
 
 
@@ -42,7 +42,7 @@ class RunRow:
         outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
         optimal: The share of optimal steps among labelled steps; None without labels.
         instance: A key shared by all episodes of one instance.
-        tokens: The maximum number of visible tokens, if counted.
+        tokens: The maximum number of tokens in a chat; None if not counted.
         prompt_tokens: Prompt tokens of all replies, as counted by the server or tokenizer.
         cost: The cost of prompt and reply tokens at the index's prices.
     """
@@ -76,7 +76,7 @@ class RunRow:
 
 @dataclass(slots=True)
 class _Log:
-    """A log file and its read position; `identity` reveals that the file was replaced."""
+    """A log file and its read position; `identity` changes if the file is replaced."""
 
     path: Path
     name: str
@@ -91,8 +91,8 @@ class RunIndex:
     """Episodes of run folders and logs, in order of discovery.
 
     An unreadable line becomes an episode with the outcome `damaged`. Links that leave a folder are
-    ignored. `generation` increases when a replaced log restarts the index. If a folder or file is
-    missing, `ValueError` is raised.
+    ignored. `generation` increases when a replaced log restarts the index. A missing folder or file
+    raises `ValueError`.
     """
 
     def __init__(self, *runs: Path, price: Price | None = None) -> None:
@@ -140,7 +140,7 @@ class RunIndex:
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Yield the episodes from `start` on that contain a string."""
+        """Yield the episodes, from `start` on, that contain a string."""
         for row in self.rows[max(0, start) :]:
             # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):

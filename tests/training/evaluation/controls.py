@@ -36,7 +36,7 @@ _NULL_ARMS = ("", "P", "S", "SH")
 # a budget that leaves no room for errors
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
-# options that make episodes long enough for every deficit; other worlds use `OFFICE`
+# options that make episodes long enough for every deficit; unlisted worlds use `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},
@@ -58,7 +58,7 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Outcome of the controls in a world.
+    """The effects of hints on both control agents in one world.
 
     `planted` contains each intervention's effect on the agent with the matching deficit, by letter
     and metric; `null` contains the effect on the agent that no hint can help.
@@ -72,11 +72,11 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether success or step accuracy reveals a letter's deficit."""
+        """Report whether success or step accuracy reveals the deficit for an oracle letter."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Return the numbers of significant effects and of all effects in `null`."""
+        """Return how many effects in `null` are significant, and how many effects there are."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 

@@ -14,12 +14,12 @@ from agentgym.training.rollout import PolicyLike
 from tests.training.rollout.own_policies import AsyncOne, Remembering, fails_on, returns_none
 
 TOGETHER = 64
-# environment variable with the seeds on which `raise_on_some` raises
+# environment variable that lists the seeds for which `raise_on_some` raises
 SEEDS = "AGENTGYM_TEST_SEEDS"
 
 
 class Meeting:
-    """Policy whose first replies wait until `TOGETHER` replies are waiting."""
+    """Policy that holds back its first replies until `TOGETHER` requests are waiting."""
 
     met: asyncio.Event | None = None
     waiting = 0

@@ -7,7 +7,6 @@ from agentgym.training.rollout import PolicyConfig
 
 
 def small(policy: str | PolicyConfig = "oracle", **changes: Any) -> Ablation:
-    """Return a study of eight short episodes in ListWorld, with changed settings."""
     settings = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
     config = PolicyConfig(policy) if isinstance(policy, str) else policy
     return Ablation(**{**settings, "policy": config, **changes})

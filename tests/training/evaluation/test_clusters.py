@@ -18,9 +18,9 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return episodes, with and without S, of an agent whose errors depend only on the text.
+    """Return episodes with and without oracle S; errors depend only on the prompt's text.
 
-    With `told`, each first prompt under S is unique; otherwise, there are `openings` first prompts.
+    If `told`, each episode with S has a unique first prompt; otherwise, first prompts recur.
     """
     rows = []
     for arm in ("", "S"):

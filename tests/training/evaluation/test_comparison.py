@@ -112,7 +112,7 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
     assert {row.policy for row in rows} == {"noisy:p=0.3", "oracle"}
     assert {row.policy for row in load_folders({one: "x", two: "y"})} == {"x", "y"}
     shown = study(tmp_path / "shown", "oracle", shots=1)
-    for another in (third, shown):  # another policy with the same name, and another prompt
+    for another in (third, shown):  # the policy or the prompt differs
         assert {row.policy for row in load_folders({two: "", another: ""})} == {
             f"oracle ({two})",
             f"oracle ({another})",

@@ -43,7 +43,6 @@ def play(
 
 
 def starts_with(chat: Chat, step: Any) -> bool:
-    """Report whether a chat starts with a prompt and its reply, by comparing texts."""
     told = [(m.role, m.text, m.thinking, m.calls) for m in chat.messages]
     before = [(m.role, m.text, m.thinking, m.calls) for m in step.chat.messages]
     return told[: len(before)] == before and chat.messages[len(before)].raw == step.reply.text

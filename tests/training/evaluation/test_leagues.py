@@ -113,7 +113,7 @@ WINS = [Outcome(1, 0, 1.0, str(k)) for k in range(20)]
         (WINS, (True, False)),
         ([each._replace(score=0.0) for each in WINS], (False, True)),
         ([each._replace(score=0.5) for each in WINS], (True, True)),
-        # Player 1 won all games against 0 and 2, so player 1's rating has no upper bound.
+        # Player 1 won all games against players 0 and 2, so player 1's rating has no upper bound.
         ([*WINS, *(Outcome(1, 2, 1.0, str(k)) for k in range(20))], (True, False)),
         ([*WINS, Outcome(0, 2, 1.0, "0"), Outcome(2, 1, 0.5, "1")], (True, True)),
         ([Outcome(2, 1, 1.0, str(k)) for k in range(20)], (False, False)),
@@ -207,7 +207,7 @@ def test_a_seat_that_ends_a_match_by_nonsense_loses(tmp_path: Path) -> None:
         if opponents := game.opponents():
             one, _, score = opponents
             points.append(score if one == "oracle" else 1 - score)
-    # A match is a draw if each catch takes one move, because then the evader never moves.
+    # If every catch takes one move, the evader never moves and the match is a draw.
     assert min(points) >= 0.5 > 1 - fmean(points) > 0
     assert any(game.won == (True, False) for game in games)
     for trajectory in log_of(tmp_path):

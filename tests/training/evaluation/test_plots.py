@@ -163,7 +163,7 @@ def heat() -> dict[tuple[str, str, int], float]:
     return {key: key[2] / 2**20 for key in product(FULL, TASKS.values(), lengths)}
 
 
-# Each kind of figure, with as much data as it must fit.
+# Figures of each kind, with the largest amount of data that the figure must accommodate.
 KINDS: dict[str, Callable[[], Figure]] = {
     "arms": lambda: plots.arms_figure(two_policies(detailed(worlds=WORLDS, arms=ELEVEN))),
     "horizons": lambda: plots.horizons_figure(detailed(worlds=WORLDS[2:], arms=ELEVEN)),

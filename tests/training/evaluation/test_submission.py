@@ -66,7 +66,6 @@ def rewrite_line(run: Path, number: int, change: Callable[[Any], None]) -> None:
 
 
 def submit_anyway(run: Path) -> None:
-    """Forge a submission that agrees with the changed run."""
     (run / SUBMISSION).write_text(Submission.of(run).to_json(), encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ class Config:
 
 
 class AlbumWorld(World[Config]):
-    """Turn all pages of an album; each shows two images."""
+    """Turn all pages of an album; each page shows two images."""
 
     Config = Config
 
@@ -58,7 +58,7 @@ class AlbumWorld(World[Config]):
         return Image(file.getvalue())
 
 
-# Registered only with Gymnasium, because agentgym's registry lists the package's worlds.
+# This world is not in agentgym's registry, which lists only the package's worlds.
 gymnasium.register(
     ALBUM,
     "agentgym.play.env:ToolEnv",

@@ -103,7 +103,6 @@ def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
 def test_every_sampled_id_is_trained_once(
     world: str, context: str, window: int, seed: int, oracles: str
 ) -> None:
-    """Each id follows its context and has the right log-probability."""
     env = make(world, context=context, window=window, oracles=oracles)
     trajectory = rollout(Tokens(NoisyPolicy(world, 0.2)), env, seed)
     rows = to_training_dict(trajectory)["rows"]

@@ -147,7 +147,7 @@ class Reader:
 
 
 def test_a_slow_tool_holds_up_its_own_episode_only() -> None:
-    # More readers than a pool's default number of threads.
+    # Use more readers than the default number of threads in a pool.
     readers = [Reader() for _ in range(45)]
     with (
         site([*readers, serving.open_episode("filesystem", 0)]) as server,

@@ -41,7 +41,7 @@ def images_of(chat: Chat) -> list[bytes]:
 
 
 class Play:
-    """An optimal player that shows each request's images to a vision model before it replies.
+    """An optimal player that, before each reply, shows the request's images to a vision model.
 
     Attributes:
         emitted: The images in the env's chat at each of the player's turns.
@@ -60,7 +60,6 @@ class Play:
         return text
 
     def answer(self, request: dict[str, Any]) -> str:
-        """Show the request's images to the model, for any API, and play the next call."""
         if pngs := pngs_in(request):
             self.vision.look(pngs)
         return self.next()
@@ -200,7 +199,6 @@ def test_every_image_reaches_the_model_that_trl_trains(
     sample, emitted = trainer._generate_single_turn, []
 
     def generate(*arguments: Any, **named: Any) -> Any:
-        """Sample from the model, but reply with the optimal calls."""
         sample(*arguments, **named)
         envs = [tool_env(each._env) for each in trainer.environments]
         emitted.append([image for env in envs for image in images_of(env.chat)])
@@ -312,7 +310,6 @@ def test_every_bridge_carries_images_or_refuses_them() -> None:
 
 @pytest.mark.family(world=[entry.id for entry in worlds()])
 def test_a_world_that_shows_images_requires_their_extra(world: str) -> None:
-    """Before the first episode, bridges refuse a world that requires images."""
     env = tool_env(agentgym.make(world))
     chat, _ = env.reset(seed=SEED)
     for _ in range(20):

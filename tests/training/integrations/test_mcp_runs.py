@@ -117,7 +117,7 @@ def test_bad_calls_are_steps_and_the_end_is_the_end(tmp_path: Path) -> None:
         episode.close()
     (trajectory,) = log_of(tmp_path)
     errors = [step.info["detail"]["errors"] for step in trajectory.steps]
-    assert errors == [1] * 4 + [0] * (len(errors) - 4)  # a call cannot contain NaN
+    assert errors == [1] * 4 + [0] * (len(errors) - 4)  # the call with NaN is not recorded
 
 
 def test_a_limit_on_turns_holds_for_calls(tmp_path: Path) -> None:

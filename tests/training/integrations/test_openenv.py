@@ -121,7 +121,6 @@ def test_the_server_passes_openenvs_validation(address: str) -> None:
 
 
 def test_sessions_are_isolated(address: str) -> None:
-    """64 concurrent sessions play different instances and do not see each other's chats."""
     outcomes: dict[int, Any] = {}
     ready = threading.Barrier(64)
 
@@ -172,7 +171,6 @@ def test_tasks_are_the_instances_of_a_split(address: str) -> None:
 
 @pytest.mark.family(world=IDS)
 def test_only_the_chat_distinguishes_instances(world: str) -> None:
-    """No field outside the chat identifies the instance or reveals the answer."""
     options = {**OPTIONS.get(world, {}), "oracles": "SP"}
     shown: list[list[Any]] = []
     for seed in (1, 2):

@@ -1,4 +1,4 @@
-"""Checks of the recipes in `examples/` with the configuration schemas of other trainers."""
+"""Checks of the recipes in `examples/` against the configuration schemas of other trainers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _QWEN += " <tool_response> </tool_response>"
 _GLM = "<|endoftext|> [gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|> <think>"
 _GLM += " </think> <tool_call> </tool_call> <tool_response> </tool_response> <arg_key>"
 _GLM += " </arg_key> <arg_value> </arg_value>"
-# Each family's settings, special tokens, and the token that ends a reply.
+# For each family: the renderer's settings, the special tokens, and the token that ends a reply.
 FAMILIES: dict[str, tuple[Any, str, str]] = {
     "qwen3": (families.Qwen3RendererConfig(), _QWEN, "<|im_end|>"),
     "qwen3-plain": (families.Qwen3RendererConfig(enable_thinking=False), _QWEN, "<|im_end|>"),
@@ -71,7 +71,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_family(name: str, folder: Path) -> Any:
-    """Return a small tokenizer with a family's special tokens."""
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=3)
     tokenizer = make_tokenizer([chat.to_text()], 800)
     tokenizer.add_tokens(FAMILIES[name][1].split(), special_tokens=True)
@@ -80,7 +79,6 @@ def make_family(name: str, folder: Path) -> Any:
 
 
 def optimal_samples(name: str, tokenizer: Any) -> list[list[int]]:
-    """Return the token ids of the replies that solve seed 3, in the family's format."""
     env = agentgym.make("ListWorld", **SMALL)
     env.reset(seed=3)
     thought = "" if name == "qwen3-plain" else "<think>\nI pop.\n</think>\n\n"
@@ -103,7 +101,6 @@ def train(
     env = load_environment("ListWorld", range(3, 4), **options)
 
     def sample(request: dict[str, Any], number: int) -> Answer:
-        """Answer as vLLM's token endpoint would."""
         ids = samples[number - 1]
         scores = [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in ids]
         choice = {"index": 0, "token_ids": ids, "logprobs": {"content": scores}}

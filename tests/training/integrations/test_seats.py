@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SEED = 3
 TEAM = "PursuitWorld-match"
 SEAT: dict[str, Any] = {"seat": "evader_0", "opponents": {"pursuer_0": "noisy:p=0.3"}}
-# Opponents that end the episode in different ways, as `package.module:policy`.
+# Opponents, named as `package.module:policy`, that end the episode in different ways.
 BROKEN, FATAL, SILENT, LEAVING = (
     f"{__name__}:{name}" for name in ("broken", "fatal", "silent", "leaving")
 )
@@ -268,6 +268,6 @@ def test_what_cannot_play_a_seat_refuses_it() -> None:
         growing_spec("TRL", "train with rollout_func", "TreeWorld-manager", worker)
     with pytest.raises(ValueError, match="a team requires turns, which MCP does not have"):
         mcp_env(agentgym.make(TEAM, **SEAT))
-    # A log must not choose the policies that run.
+    # A log must not determine which policies run.
     with pytest.raises(ValueError, match="if you trust it"):
         make_recorded(agentgym.spec(TEAM, **SEAT).to_json())

@@ -46,7 +46,6 @@ def names_are_given_back() -> Iterator[None]:
 
 
 def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[str, str]]]:
-    """Start an episode from a dataset row, as SkyRL's generator does."""
     register("world", env_id, **options)
     row = prompts("world", [seed])[0]
     prompt, name = row.pop("prompt"), row.pop("env_class")
@@ -142,7 +141,6 @@ def test_an_env_is_played_by_whichever_thread_is_free() -> None:
 
 
 def rewrite(chat: Chat) -> Chat:
-    """Return a chat with a different first message at each turn."""
     first, *others = chat.messages
     system = agentgym.Message("system", f"{len(others)}", id=first.id)
     return Chat((system, *others), chat.tools)

@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## W
 COMMANDS = dict(
     re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
 )
-# Other tests use these stacks, because the page shows their calls without arguments.
+# Other tests run these stacks.
 ELSEWHERE = {
     "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),
@@ -60,7 +60,6 @@ def run(stack: str, more: str, folder: Path, **variables: str) -> str:
 
 
 def oracle_of(kind: Any) -> Callable[[dict[str, Any], int], Answer]:
-    """Return a script that plays ListWorld optimally, one episode at a time."""
     state: dict[str, Any] = {}
 
     def script(request: dict[str, Any], number: int) -> Answer:
@@ -134,7 +133,7 @@ def test_inspect(tmp_path: Path) -> None:
     read_eval_log: Any = importlib.import_module("inspect_ai.log").read_eval_log
     kind = KINDS["chat"]
     with serving(oracle_of(kind), kind.path) as server:
-        # The last `--model` option wins, and its provider calls the test's server.
+        # The last `--model` option takes precedence; its provider calls the test's server.
         more = "--model openai-api/local/m -T seeds=1 --display none --log-dir logs"
         run("Inspect", more, tmp_path, LOCAL_BASE_URL=server.url, LOCAL_API_KEY="x")
     (log,) = (tmp_path / "logs").glob("*.eval")

@@ -68,7 +68,7 @@ class Typed(World[Config]):
 
         Args:
             a: A whole number, which
-                may be long: very long.
+                may be negative: at least -9.
             b: A number.
             c: A text.
             d: A switch.
@@ -99,7 +99,7 @@ class Typed(World[Config]):
 
     @tool
     def shaped(self, config: Config, many: list[Config], undescribed: int = 1) -> str:
-        """Take what transformers has no schema for.
+        """Take arguments whose types transformers cannot describe.
 
         Args:
             config: The shape.
@@ -211,7 +211,7 @@ def test_types_come_out_as_they_are_or_in_words() -> None:
     simple = get_json_schema(environment.simple)["function"]
     assert simple["description"] == "Take plain values. And\nsay so."
     properties = simple["parameters"]["properties"]
-    assert properties["a"]["description"] == "A whole number, which may be long: very long."
+    assert properties["a"]["description"] == "A whole number, which may be negative: at least -9."
     types = [item["type"] for item in properties.values()]
     assert types == ["integer", "number", "string", "boolean"]
     shaped = get_json_schema(environment.shaped)["function"]["parameters"]
@@ -301,9 +301,9 @@ def one_thread() -> Iterator[None]:
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
-    """Every second episode is played optimally in TRL's tool loop; the others give up at once.
+    """Every second episode is played optimally in TRL's tool loop; the others end immediately.
 
-    If the episodes that give up are invalid, no weight changes; scores of 0 would lower the mean.
+    If those other episodes are invalid, no weight changes; scores of 0 would lower the mean reward.
     """
     trainer = trainer_for(
         tokenizer,

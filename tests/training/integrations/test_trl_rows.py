@@ -1,4 +1,4 @@
-"""Rows in TRL's loss for whole episodes, compared with the rows of our own trainers."""
+"""Rows of whole episodes in TRL's loss, compared with the rows of our own trainers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STACK: dict[str, Any] = {
     "removals": 2,
     "max_failed_rounds": None,
     "oracles": "S",
-    "hint_scope": "ephemeral",  # each turn rewrites the prompt and therefore starts a row
+    "hint_scope": "ephemeral",  # each turn starts a new training row
 }
 
 
@@ -69,7 +69,6 @@ class Trainer(trl.GRPOTrainer):
 def test_trl_trains_each_sampled_token_once_as_our_trainers_do(
     tokenizer: Any, trajectories: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two episodes of an instance, one of them solved, fill a group of sixteen."""
     count, episodes = 8, 2
     spec = agentgym.spec("ListWorld", **STACK)
     config = trl.GRPOConfig(

@@ -126,7 +126,7 @@ class Thinker:
 @pytest.mark.parametrize("options", EDITS, ids=lambda options: "-".join(map(str, options.values())))
 def test_edited_contexts_are_shown_edited(options: dict[str, Any]) -> None:
     options = {"nodes": 60, **options}
-    seed = 1  # this seed's episode is long enough for every edit
+    seed = 1  # with this seed, the episode is long enough for every context edit
     twin = Twin(Thinker(NoisyPolicy("TreeWorld", 0.1)), "TreeWorld", seed, **options)
     trace, requests = one(load_environment("TreeWorld", range(seed, seed + 1), **options), twin)
     assert [request["messages"] for request in requests] == twin.shown
@@ -193,9 +193,6 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
         == "error: this world takes one call in each reply; none was run"
     )
     assert trace.num_branches == 1
-
-
-# Ways to end an episode that the world does not cause.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:

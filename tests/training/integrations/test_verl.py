@@ -89,7 +89,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Engine that samples from a policy, which plays a copy of the env for each episode."""
+    """Engine that samples from a policy; the policy plays a copy of the env for each episode."""
 
     end = ""
     variables: Mapping[str, Any] = {}
@@ -233,7 +233,7 @@ def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
 def test_an_edited_episode_gives_all_its_rows(
     published: dict[str, Any], folder: Path, tokenizer: Any
 ) -> None:
-    seed = 1  # this seed's episode is long enough for several edits
+    seed = 1  # with this seed, the episode is long enough for several context edits
     engine = Engine(tokenizer, NoisyPolicy("TreeWorld", 0.1), "TreeWorld", seed, **EDITED)
     run_prompt(configured(folder), engine, rows("trees", "TreeWorld", seed, **EDITED))
     assert published.pop("u") == "finished"

@@ -36,13 +36,13 @@ def payloads(data: bytes) -> Iterator[bytes]:
     position, payload = 7, b""
     while position + 7 <= len(data):
         left = 32_768 - position % 32_768
-        if left < 7:  # no record starts that close to the end of a block
+        if left < 7:  # the rest of the block is too short for a record
             position += left
             continue
         length, kind = struct.unpack_from("<HB", data, position + 4)
         payload += data[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # a whole record or its last part
+        if kind in (1, 4):  # a complete record, or the last part of a record
             yield payload
             payload = b""
 

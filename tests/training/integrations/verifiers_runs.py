@@ -11,7 +11,7 @@ vf: Any = pytest.importorskip(
     "verifiers.v1", reason="verifiers needs openai<3, so an environment of its own: make adapters"
 )
 
-KEY = "AGENTGYM_TEST_KEY"  # an unset variable, so that a placeholder is sent
+KEY = "AGENTGYM_TEST_KEY"  # the variable is not set, so a placeholder key is sent
 NOWHERE = "http://127.0.0.1:9/v1"
 
 

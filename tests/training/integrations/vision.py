@@ -52,7 +52,8 @@ class VisionModel:
     """Tiny Qwen2.5-VL model with one layer of each kind.
 
     Attributes:
-        received: Whether gradients were enabled, and image digests, per forward pass with images.
+        received: For each forward pass with images, whether gradients were enabled and the images'
+            digests.
     """
 
     def __init__(self, template: str = _TEMPLATE) -> None:

@@ -226,7 +226,6 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
 
 
 def guess(_: str) -> Any:
-    """Return a policy that answers at once in any world."""
     return lambda chats: [Reply("Final answer: 42x") for _ in chats]
 
 

@@ -41,7 +41,7 @@ def small_model(tokenizer: Any, width: int = 32) -> Any:
 
 
 def wavering_model(tokenizer: Any, turns: int) -> Any:
-    """Return a model that is right half of the time, for reinforcement learning to improve."""
+    """Return a model that is right half of the time."""
     model = small_model(tokenizer, 64)
     config = CloningConfig(steps=80, learning_rate=1e-2, episodes=16, warmup=5)
     Cloning(Wavering(), model, tokenizer, lambda: make_env(turns), config).train()
@@ -110,7 +110,7 @@ def episode(
 
 
 def stop_at(step: int) -> Any:
-    """Return a callback that stops training after a step's log and before its checkpoint."""
+    """Return a callback that stops training after a step is logged and before the checkpoint."""
 
     def stop(now: int, metrics: Any) -> None:
         if now == step:

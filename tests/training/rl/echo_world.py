@@ -54,7 +54,7 @@ class EchoWorld(World[Config]):
         return self.right / self.config.turns
 
 
-# Registered only with Gymnasium, because agentgym's registry lists the package's worlds.
+# This world is not in agentgym's registry, which lists only the package's worlds.
 gymnasium.register(
     "tests/EchoWorld-v0",
     "agentgym.play.env:ToolEnv",

@@ -1,4 +1,4 @@
-"""Host that forks a process for each training run; the runs kill themselves."""
+"""Program that forks a process for each training run; each run kills itself."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Clock:
 
 
 def main() -> None:
-    """Read folders and event numbers, and print each run's exit status and event count."""
+    """Read a folder and an event number from each line; print the exit status and event count."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         folder, last = line.rsplit(maxsplit=1)

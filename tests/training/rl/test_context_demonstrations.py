@@ -20,7 +20,7 @@ from benchmarks.context_training import PageWorld
 from tests.helpers import forgotten_worlds
 
 STRATEGIES = ["clear_thinking", "compaction:trigger=0.7", "memory"]
-# Tokens after the opening messages, enough for four turns with thoughts or six turns without.
+# Tokens after the opening messages, enough for four turns, or for six turns without thoughts.
 ROOM = 310
 
 

@@ -63,7 +63,7 @@ def tensors(value: Any, path: str = "") -> dict[str, Any]:
 def contents(folder: Path) -> dict[str, Any]:
     """Return a run's results, without durations and lock files.
 
-    A run killed at the end of a phase leaves a lock file, which blocks no other run.
+    A run killed at the end of a phase leaves a lock file, which does not block other runs.
     """
     files: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
@@ -80,7 +80,6 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
-    """Kill a run at each given event, then let the run finish; return the number of kills."""
     kills = 0
     for moment in moments:
         status, _ = host.run(folder, moment)

@@ -40,7 +40,6 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def count_training_passes(model: torch.nn.Module) -> list[int]:
-    """Record the number of rows in each forward pass with gradients."""
     rows: list[int] = []
 
     def record(module: Any, arguments: Any, options: Any) -> None:
@@ -76,7 +75,7 @@ def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
         model = copy.deepcopy(wavering)
         passes = count_training_passes(model)
         trainer = GRPO(model, tokenizer, make_env, config)
-        trainer.share_prefixes = False  # so that the inputs contain every row
+        trainer.share_prefixes = False  # shared prefixes would hide rows
         if keep_all:
             trainer.config = GRPOConfig(**{**vars(config), "entropy": 1e-12})
         for losses in trainer.updates():

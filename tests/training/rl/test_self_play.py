@@ -73,8 +73,8 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
         trained = {row.agent for episode in episodes for row in rows(episode)}
         seats.append(sorted(trained))
     assert list(training.learn([])) == []
-    # At first, the model plays itself. Later, it plays one seat and then the other seat against
-    # other opponents. The untrained snapshot forfeits before the evader moves.
+    # At first, the model plays itself. Later, the model plays one seat and then the other seat
+    # against other opponents. The untrained snapshot forfeits before the evader moves.
     both, pursuer, evader = ["evader_0", "pursuer_0"], ["pursuer_0"], ["evader_0"]
     assert seats == [both, pursuer, pursuer, both, evader, []]
 

@@ -321,7 +321,7 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
             assert drift.dtype == torch.float32
     # With bf16 instructions, sampling token by token rounds differently from one forward pass, so
-    # equal precisions still differ a little.
+    # the results differ slightly even at equal precision.
     unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
     assert unequal > 0
     assert apart["fp32 fp32"] < unequal / 100, apart

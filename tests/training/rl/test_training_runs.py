@@ -284,6 +284,7 @@ def test_damaged_settings_of_training_are_moved_aside(tmp_path: Path, settings: 
     (tmp_path / "curve.jsonl").write_text('{"phase": 1\n')
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"])
     assert shown.exit_code == 0
-    assert f"{settings}: it contains no run settings (the setting names are wrong)" in shown.output
+    problem = "it contains no run settings (setting names must match the defaults)"
+    assert f"{settings}: {problem}" in shown.output
     assert "curve.jsonl, line 1: it is unreadable" in shown.output
     assert (tmp_path / f"{settings}.damaged").exists()

@@ -1,4 +1,6 @@
-"""Chat templates with the constraints of eight model families, and tiny models that use them."""
+"""Chat templates with the constraints of eight model families, and tiny models that use the
+templates.
+"""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Kind:
     Attributes:
         body: Returns the body of an answer with the given text, calls, token counts and truncation.
         names: The request field for each policy option.
-        given: Policy options that select this kind.
+        given: Policy options that select this kind of endpoint.
     """
 
     path: str

@@ -60,7 +60,7 @@ Script = Callable[[dict[str, Any], int], Answer]
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """Answers request k with `script(request, k)`, and counts concurrent requests."""
+    """Server that answers request k with `script(request, k)`, and counts concurrent requests."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,6 +1,6 @@
 """A fake vLLM with the real classes' fields and parameters (`vllm_facts.json`).
 
-A tiny transformers model samples from the given folders.
+Samples come from a tiny transformers model loaded from the given folder.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FakeLLM:
         assert options.get("max_lora_rank", 16) in FACTS["values"]["MaxLoRARanks"]
         self.engine, self.calls = FakeEngine(model), [("init", options)]
         self.model_config = types.SimpleNamespace(max_model_len=options["max_model_len"])
-        # Version of the weights that computed the cached states, by adapter.
+        # For each adapter, the version of the weights that computed the cached states.
         self.states: dict[tuple[str, ...], int] = {}
 
     def generate(self, prompts: Any, sampling_params: Any, **options: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""World whose tool fails on request, and policies that request it."""
+"""World whose tool fails on request, and policies that request the failure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Config:
 
 
 class FaultyWorld(World[Config]):
-    """Work until the work is done."""
+    """Call the tool `work` until the episode ends."""
 
     Config = Config
 
@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that calls `work`; only turn 2 of episodes with this `number` uses `how`."""
+    """Policy that calls `work`, with the fault `how` in turn 2 of episodes with this `number`."""
 
     how: str = "well"
     number: int = 0
@@ -130,7 +130,7 @@ class Awaiting:
         return reply
 
 
-# The reported cause of each failure; a hang lasts until the timeout.
+# Regular expressions that match the reported cause of each kind of failure.
 CAUSES = {
     "raise": "OSError: the disk is full",
     "die": "ended with exit code 7|died|exit|unavailable",

@@ -97,6 +97,8 @@ def test_the_log_of_another_run_is_refused(tmp_path: Path, other: dict[str, Any]
     TrajectoryLog(run["log"]).settings.write_text("{}")
     before = run["log"].read_bytes()
     assert again()
-    with pytest.raises(OtherRunError, match=r"another run .*choose another file or delete it"):
+    with pytest.raises(
+        OtherRunError, match=r"another run .*choose another file, or delete this file"
+    ):
         again(**other)
     assert run["log"].read_bytes() == before

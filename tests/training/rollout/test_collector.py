@@ -94,7 +94,7 @@ def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
 
 
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
-    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # no tool continues until four wait
+    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # each tool waits for three other tools
 
     def meeting(chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(agentgym.render(agentgym.ToolCall("work", {"how": "meet"}))) for _ in chats]
@@ -258,7 +258,6 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
 
 
 def thresholds(slots: int = 2) -> set[int]:
-    """Return the garbage collection thresholds during a rollout."""
     seen = set()
 
     def policy(chats: Sequence[Chat]) -> list[Reply]:

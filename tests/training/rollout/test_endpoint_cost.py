@@ -32,7 +32,7 @@ PRICES: dict[str, Any] = {"prompt_price": 1_000.0, "reply_price": 0.0}
 @kinds
 @pytest.mark.parametrize("limit", [0.0, 0.005, 0.01, 0.035, 0.1])
 def test_no_request_is_sent_beyond_the_budget(kind: Kind, limit: float, tmp_path: Path) -> None:
-    # Each request costs 0.01, and all requests are made at once.
+    # Each request costs 0.01, and all requests are made concurrently.
     with playing(kind, kind.said("a"), max_cost=limit, **PRICES) as (policy, server):
         with pytest.raises(BudgetError, match=r"the budget is spent: .*; raise max_cost"):
             policy([ASK] * 40)

@@ -138,7 +138,6 @@ def edited_replies(rng: random.Random) -> list[Reply]:
 
 
 def joined_plainly(replies: Sequence[Reply]) -> list[TrainingRow]:
-    """Return the training rows of replies, found by comparing whole prompts."""
     found: list[list[Any]] = []
     continues = False
     for number, reply in enumerate(replies):

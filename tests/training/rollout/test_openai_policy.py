@@ -1,4 +1,4 @@
-"""The OpenAI policy with real servers and with variants of Chat Completions answers."""
+"""Tests of the OpenAI policy with real servers and with variants of Chat Completions answers."""
 
 from __future__ import annotations
 
@@ -202,7 +202,6 @@ CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 
 
 def completion(message: str, choice: str = "") -> Any:
-    """Return an answer parsed from JSON text."""
     return json.loads(f'{{"choices": [{{"message": {message}{choice}}}]}}')
 
 

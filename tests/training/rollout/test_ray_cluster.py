@@ -49,7 +49,7 @@ def test_a_machine_that_is_killed_costs_no_episode(machines: Any) -> None:
     with Collector(env, 12, engine=Ray(workers=6), timeout=PATIENCE) as collector:
         played = collector.collect(Slow(number=-1), range(40))
         episodes = [next(played) for _ in range(12)]
-        # The actors are spread over the machines.
+        # The actors are spread over the cluster's machines.
         machines.remove_node(machines.worker_nodes[0], allow_graceful=False)
         episodes += played
     assert sorted(t.seed for t in episodes) == list(range(40))

@@ -45,7 +45,6 @@ def env(**options: Any) -> Any:
 
 
 def drift(model: Any, played: Sequence[Trajectory], temperature: float = 1.0) -> float:
-    """Return the largest log-probability difference between sampler and trainer."""
     data = batch([row for trajectory in played for row in rows(trajectory)], 0)
     again = logprobs_of(model, data, temperature)
     return float(((again - data.logprobs) * data.sampled).abs().max().detach())
@@ -89,7 +88,6 @@ def prefixes(sequences: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
 
 
 def count_tokens(model: Any) -> list[int]:
-    """Return a list to which each forward pass appends its number of input tokens."""
     found: list[int] = []
     model.register_forward_pre_hook(
         lambda module, inputs, options: found.append(options["input_ids"].numel()),
@@ -159,7 +157,7 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     for sample, (ids, logprobs) in zip(samples, expected, strict=True):
         assert list(sample.ids) == ids
         assert sample.logprobs == pytest.approx(logprobs, abs=1e-5)
-    # Each row's sampled tokens, except the last, are processed, with some padding.
+    # Each row's sampled tokens, except the last token, are processed, with some padding.
     steps = max(lengths) - 1
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
 
@@ -204,7 +202,7 @@ def test_sampling_is_right_in_the_middle_of_training(
     if checkpointing:
         checkpoint_activations(model)
     model.train()
-    model.model.layers[0].eval()  # like a layer that a user has frozen
+    model.model.layers[0].eval()  # a user may have frozen a layer
     modes = [module.training for module in model.modules()]
     played = list(collect(LocalPolicy(model, tokenizer, max_new_tokens=5), env(), range(2), 2))
     assert played == calm

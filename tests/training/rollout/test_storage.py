@@ -208,7 +208,7 @@ def test_files_that_belong_together_are_there_when_the_last_one_is(tmp_path: Pat
 
 def test_what_a_run_writes_goes_through_the_storage() -> None:
     writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
-    # Only `storage.py` and exports may write files, because no run resumes from an export.
+    # Only `storage.py` may write files, except for exports, from which no run resumes.
     elsewhere = ("storage.py", "datasets.py")
     files = Path(storage.__file__).parents[1].rglob("*.py")
     assert [f for f in files if f.name not in elsewhere and writes.search(f.read_text())] == []

@@ -144,7 +144,7 @@ def test_a_damaged_byte_costs_its_frame_alone(tmp_path: Path, size: int) -> None
         path.write_bytes(whole[:place] + hit + whole[place + size :])
         lines = [line for _, line in whole_lines(path)]
         touched = [c for c in chunks if c.start < place + size and place < c.end]
-        # If the mark of a frame's last block is damaged, the next frame may be lost too.
+        # If the flag that marks a frame's last block is damaged, the next frame may be lost too.
         lost = {
             index for chunk in touched for index in (chunks.index(chunk), chunks.index(chunk) + 1)
         }

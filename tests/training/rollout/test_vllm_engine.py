@@ -1,4 +1,4 @@
-"""The vLLM sampler with the real engine, if vLLM is installed."""
+"""Tests of the vLLM sampler with the real engine, if vLLM is installed."""
 
 from __future__ import annotations
 

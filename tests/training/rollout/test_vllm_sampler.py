@@ -1,4 +1,4 @@
-"""The vLLM sampler with a fake vLLM, and the checks of samples from any sampler."""
+"""Tests of the vLLM sampler with a fake vLLM, and of the checks that all samples must pass."""
 
 from __future__ import annotations
 

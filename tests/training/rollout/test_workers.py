@@ -34,7 +34,7 @@ class Killing:
         self.worker, self.killed = Worker(how, number=-1), False
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        # Kill the worker after a recorded step, because the step must then be replayed.
+        # Kill the worker after a recorded step, so that this step must be replayed.
         under_way = any(m.role == "assistant" for chat in chats for m in chat.messages)
         if under_way and not self.killed:
             self.killed = True

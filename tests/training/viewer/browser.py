@@ -20,7 +20,7 @@ from tests.helpers import PATIENCE
 
 # keys in WebDriver's notation
 ENTER, ESCAPE, DOWN = "\ue007", "\ue00c", "\ue015"
-# the key of an element reference in the protocol
+# the key of an element reference in the WebDriver protocol
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 

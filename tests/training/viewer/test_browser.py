@@ -1,4 +1,4 @@
-"""The page in a real browser: clicks, typing, keys, and the visible result."""
+"""Tests of the page in a real browser: clicks, typing, keys, and the visible result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def opened(browser: Browser, url: str, where: str = "") -> None:
-    browser.open("about:blank")  # otherwise a new fragment would not reload the page
+    browser.open("about:blank")  # otherwise, a new URL fragment would not reload the page
     browser.open(url + where)
     browser.wait("document.querySelector('.row, .cell, .tile, .empty')")
 
@@ -321,7 +321,7 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> Non
         browser.wait(f"{ROWS}.length === 1")
         browser.keys(ENTER)
         browser.wait("document.querySelector('.reply')")
-        # A directly opened link shows the episode's data at once.
+        # A link that is opened directly shows the episode's data immediately.
         opened(browser, server.url, "#episode=t.jsonl:0&turn=2")
         browser.wait("document.querySelector('.reply')")
         assert browser.run(f"return {TITLE}") == "ListWorld seed 1, no hints"

@@ -1,4 +1,6 @@
-"""The facts that each seat of a team knows, compared with a replay that does not read the chats."""
+"""Tests of the facts that each seat of a team knows, compared with a replay that does not read the
+chats.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from agentgym.training.viewer import build_view
 from tests.multi.team_checks import call
 from tests.training.viewer.episodes import played
 
-# Env id, probability of wrong calls, and options.
+# Env id, probability of wrong calls, and env options of each episode.
 EPISODES: dict[str, tuple[str, float, dict[str, Any]]] = {
     "messages alone": ("ListWorld-team", 0.3, {}),
     "a log of equal calls": ("ListWorld-team", 0.5, {"oracles": "C", "items": 9, "removals": 6}),
@@ -92,7 +94,7 @@ class Replay:
                 for k, agent in enumerate(self.agents)
                 if agent == seat and self.cycles[k] > self.cycles[place]
             ]
-            # The last agent has one more chat in the log, with mail but without hints.
+            # The log ends with another chat of the last agent; this chat shows mail but no hints.
             end = [len(self.agents)] if seat == self.agents[-1] else []
             if seat in self.receivers[place] and later + end:
                 known[seat] = (later + end)[0]

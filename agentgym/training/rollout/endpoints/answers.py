@@ -12,9 +12,9 @@ from agentgym.text.parsing import Dialect, parse, render
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
-# Errors from reading an answer whose fields are missing or malformed.
+# Errors raised when an answer's fields are missing or malformed.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-# Larger token counts are invalid: no model has seen that many tokens.
+# Larger token counts are invalid, because no model has processed that many tokens.
 MAX_TOKENS = 10**12
 # Maximum number of characters that an error message quotes from an answer.
 QUOTED = 300
@@ -30,7 +30,7 @@ class AnswerError(ValueError):
 
 
 def quote(value: Any) -> str:
-    """Return a value's first characters as JSON."""
+    """Return the first characters of a value's JSON."""
     try:
         return json.dumps(value)[:QUOTED]
     except MALFORMED:
@@ -57,10 +57,10 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native tool call as text; the env reports invalid calls."""
+    """Return a native tool call as text."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
-    body = body.replace("</", "<\\/")  # as in `render`, arguments must not contain the closing tag
+    body = body.replace("</", "<\\/")  # a closing tag would end the call
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text
@@ -76,7 +76,7 @@ def join_parts(thought: str, *parts: str) -> str:
 def read_usage(
     usage: Any, prompt: Iterable[str], reply: str, cached: str, reasoning: str = "", *, cut: bool
 ) -> EndpointUsage:
-    """Return one reply's usage; unreadable counts become 0 and set `unmetered`.
+    """Return the token usage of one reply; unreadable counts become 0 and set `unmetered`.
 
     `prompt` lists the fields whose sum is the prompt token count; only the first field is required.
     """
@@ -105,7 +105,7 @@ class KeptReplies:
     """Store that maps a reply's text to the API items that contain the reply's reasoning.
 
     APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
-    lost if a context strategy edits the reply or another process received the reply.
+    lost if a context strategy edits the reply, or if another process received the reply.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:
@@ -114,8 +114,7 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Store a reply's items."""
-        # Keep the first reply with a given text; otherwise a repeated run would send different
-        # requests.
+        # Keep the first of several equal replies, so that a repeated run sends the same requests.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]

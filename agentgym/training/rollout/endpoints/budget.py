@@ -15,18 +15,18 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 # Seconds between budget checks of a waiting request.
 _POLL_S = 0.02
-# Only whole records are read, because a killed writer may leave an incomplete one.
+# Read only whole records, because a killed writer may leave an incomplete record.
 _RECORD = struct.Struct("<d")
 
 
 class BudgetError(PolicyError):
-    """The budget is spent, so no more requests are sent."""
+    """Error raised when the budget is spent; no more requests are sent."""
 
     fatal = True
 
 
 class RequestBudget:
-    """Admits a request only if the budget would cover the most expensive request so far.
+    """Budget that stops when the remaining money is less than the most expensive request so far.
 
     The first request is sent alone, because its cost is unknown.
     """

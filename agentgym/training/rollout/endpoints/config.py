@@ -24,18 +24,18 @@ class EndpointOptions(Config):
 
     Attributes:
         api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum number of concurrent requests, over all threads.
+        concurrency: Maximum number of concurrent requests, across all threads.
         retries: Maximum number of retries after temporary failures.
         top_p: Nucleus sampling probability.
         max_tokens: Maximum reply tokens, including reasoning.
-        tools: `native` sends tool schemas and structured calls instead of call instructions in the
-            system message; `text` sends only plain user and assistant messages.
+        tools: `native` sends tool schemas and structured calls, and omits the call instructions
+            from the system message; `text` sends only plain user and assistant messages.
         cache: Folder that stores answers, so that requests are not repeated; empty for no cache.
-        sample: Name of the sample; the cache stores each sample's answers separately.
+        sample: Sample name; the cache stores each sample's answers separately.
         max_cost: Maximum total cost of requests at the given prices; None for no limit.
         reply_price: Price per million reply tokens.
-        ledger: File that sums the cost over processes and runs; if empty, the sum is kept in
-            memory.
+        ledger: File that stores the total cost of all processes and runs; if empty, the total is
+            kept in memory.
     """
 
     model: str

@@ -47,7 +47,7 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may have opened a session meanwhile; locks are unsafe across forks.
+            # No lock protects the sessions, because locks are unsafe across forks.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -90,7 +90,7 @@ class Session:
         if self._process != os.getpid() or "client" not in vars(self):
             return
         end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
-        # The garbage collector may call this method in the event loop's thread.
+        # Waiting in the event loop's own thread would deadlock.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)

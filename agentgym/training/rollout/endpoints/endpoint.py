@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 
 # Maximum retry delay in seconds that the SDKs accept from a server.
 _MAX_RETRY_AFTER_S = 120.0
-# Options that, like the SDKs' `with_raw_response`, request the unparsed answer and the retry count.
+# Request options that make the SDKs return the raw response, which includes the retry count.
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field that stores the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
@@ -64,7 +64,7 @@ class HttpPolicy(Generic[ConfigT]):
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
         self.connection = connection or Connection(type(self).client, config)
-        # Only the event loop's thread replaces this value, and nothing mutates it.
+        # Only the event loop's thread assigns this attribute.
         self.usage = EndpointUsage()
         self._cache = ReplyCache(config.cache)
         self._asked: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class HttpPolicy(Generic[ConfigT]):
         try:
             return future.result()
         finally:
-            future.cancel()  # cancels the requests if this thread is interrupted
+            future.cancel()  # an interrupt of this thread cancels the requests
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the event loop."""
@@ -130,7 +130,7 @@ class HttpPolicy(Generic[ConfigT]):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
-            if not isinstance(error, EndpointError):  # a cancellation, a spent budget, or a bug
+            if not isinstance(error, EndpointError):
                 raise error
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
@@ -264,13 +264,13 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies with shared connections, which reads variables such as `OPENAI_MODEL`."""
+    """Factory of policies that share connections; reads variables such as `OPENAI_MODEL`."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
     ) -> None:
         self.prefix, self.config, self.policy = prefix, config, policy
-        # Episodes may have separate policies but must share a connection.
+        # Each episode may have its own policy, but all policies must share a connection.
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[ConfigT]:

@@ -29,7 +29,7 @@ class ReplyCache:
             return
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        # The name is unique, because another process may be writing the same key.
+        # Use a unique name, because another process may be writing the same file.
         with NamedTemporaryFile(
             "w", encoding="utf-8", dir=file.parent, suffix=".new", delete=False
         ) as part:

@@ -1,1 +1,1 @@
-"""Engines that step many envs at once: in one thread, many threads, processes or Ray actors."""
+"""Engines that step many envs in one thread, many threads, processes or Ray actors."""

@@ -25,7 +25,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Grace period in seconds before closing slots are killed, enough for a running tool call.
+# Seconds before a slot that does not close is killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
@@ -42,9 +42,9 @@ class Failure:
     """Failure of an episode in a slot.
 
     Attributes:
-        error: The policy's error, if the policy could not reply; the episode is not retried.
+        error: The policy's error, if the policy could not reply; such an episode is not retried.
         fatal: Whether the run must stop because every later episode would fail too.
-        lost: Whether another episode ended the shared worker; the slot remains usable.
+        lost: Whether the failure is due to the end of a shared worker; the slot remains usable.
     """
 
     cause: str
@@ -57,11 +57,11 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Plays one episode after another and posts the results to a queue that all slots share.
+    """Plays one episode after another and posts the results to a queue shared by all slots.
 
     Attributes:
         began: Time when work on the request started (`time.monotonic`), or `NEVER` while the
-            request waits. For slow starts, such as a new process, the time lies in the future.
+            request waits. To allow for slow starts, the recorded time may lie in the future.
         dead: Whether the slot was abandoned; later results are ignored.
     """
 
@@ -93,9 +93,8 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether an error ends only one episode; otherwise the collector raises it.
-        awaits: Whether slots await the policy's replies one by one; otherwise the collector
-            requests replies to all waiting chats.
+        isolates: Whether an error ends only its own episode; otherwise, the error is raised.
+        awaits: Whether slots await single replies; otherwise, the collector requests batches.
     """
 
     isolates = True

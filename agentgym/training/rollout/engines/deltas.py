@@ -1,4 +1,4 @@
-"""Differences between steps, whose size depends only on new text and tokens."""
+"""Deltas between consecutive steps; a delta's size depends only on the new text and tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ChatDelta(NamedTuple):
     def after(self, before: Chat) -> Chat:
         """Rebuild the chat, or raise `ValueError` if the earlier chat is too short."""
         if not 0 <= self.kept <= len(before.messages):
-            raise ValueError(f"a chat cannot keep {self.kept} of {len(before.messages)} messages")
+            raise ValueError(f"kept must be in [0, {len(before.messages)}], got {self.kept}")
         prefix = Chat(
             before.first(self.kept).messages,
             before.tools if self.tools is None else self.tools,
@@ -46,7 +46,7 @@ class ChatDelta(NamedTuple):
 
 
 class ReplyDelta(NamedTuple):
-    """Difference between two replies; `new` are the prompt ids after the `kept` ids."""
+    """Difference between two replies; `new` contains the prompt ids after the first `kept` ids."""
 
     text: str
     kept: int
@@ -63,7 +63,7 @@ class ReplyDelta(NamedTuple):
     def after(self, before: Reply) -> Reply:
         """Rebuild the reply, or raise `ValueError` if the earlier reply is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(f"a prompt cannot keep {self.kept} ids of a shorter prompt")
+            raise ValueError(f"kept must not exceed the earlier prompt and reply, got {self.kept}")
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)

@@ -48,8 +48,8 @@ class Dispatcher:
     """A collector's slots and the episodes that run in them.
 
     Attributes:
-        ready: The slots whose chats wait for a reply, in order of arrival.
-        ended: Finished episodes that the collector has not yet taken, with their positions.
+        ready: The slots whose chats are waiting for a reply, in order of arrival.
+        ended: Finished episodes not yet taken by the collector, each with the index of its seed.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, labels: Mapping[str, Any]) -> None:
-        """Set the labels of the episodes that follow."""
+        """Set the labels of all episodes started after this call."""
         self._labels = labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
 
@@ -98,7 +98,7 @@ class Dispatcher:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
         for slot, answer in self._arrived(wait):
-            if slot in self._runs:  # an abandoned slot has no run
+            if slot in self._runs:
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
@@ -157,7 +157,7 @@ class Dispatcher:
         """End all running episodes and discard finished episodes not yet taken."""
         slots = list(self._runs)
         for slot in slots:
-            slot.dead = True  # Mark all slots first, so that no worker starts another step.
+            slot.dead = True  # Mark all slots as dead first, so that no worker starts another step.
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -237,7 +237,7 @@ class Dispatcher:
     def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
         recording, done, reply = run.recording, run.replayed, run.reply
         if recording is None or done is None or reply is None:
-            raise RuntimeError(f"the episode with seed {run.seed} is not being replayed")
+            raise RuntimeError(f"no replay was started for the episode with seed {run.seed}")
         if done < len(recording.steps):
             run.replayed = done + 1
             self._step(slot, recording.steps[done].reply)
@@ -267,8 +267,7 @@ class Dispatcher:
         self._broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # Allow twice the number of slots, because a temporary cause may make all slots fail
-        # together.
+        # The limit is twice the number of slots, because a temporary fault may affect all slots.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last cause: {failure.cause}"

@@ -22,7 +22,7 @@ from agentgym.training.rollout.engines.servers import (
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 
-# Lock for polling child processes, because one of two concurrent callers would miss the exit code.
+# Lock for polling child processes, because concurrent polls could miss an exit code.
 _CHILDREN = threading.Lock()
 # Exit code of a worker whose script starts workers at import time.
 UNGUARDED = 97
@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # at the end of input, the process closes its envs and exits
+        self._connection.close()  # when its input ends, the process closes its envs and exits
         if not self._join():
             self.kill()
             self._join()

@@ -23,15 +23,15 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Engine that steps envs in Ray actors. Joins the cluster at `RAY_ADDRESS` or starts a cluster.
+    """Engine that steps envs in Ray actors, on the cluster at `RAY_ADDRESS` or a new cluster.
 
-    The policy stays in the calling process. A dead actor costs only the episode that it was
-    stepping.
+    The policy stays in the calling process. If an actor dies, only the episode that it was stepping
+    is restarted.
 
     Args:
         workers: The maximum number of actors; each runs one step at a time.
         **resources: Resources per actor, as in `ray.remote`. By default, actors reserve no CPU and
-            are spread over the machines.
+            are spread over the cluster's machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

@@ -23,10 +23,10 @@ from agentgym.training.rollout.engines.deltas import Border, ChatDelta
 from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
 
-# The slot's key, the method's name and the argument.
+# A request: the slot's key, the method's name and the argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
-# Whether a request succeeded, and the result or failure.
+# The answer to a request: whether the request succeeded, and the result or failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
@@ -41,7 +41,7 @@ _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 
 class EnvServer:
-    """Remote side of a slot, which sends only new messages."""
+    """Remote side of a slot; only new messages are sent."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env, self._border = env, Border()
@@ -52,7 +52,7 @@ class EnvServer:
         return self._border.send(self.env.reset(seed=seed)[0])
 
     def step(self, sent: tuple[str, str]) -> SentStep:
-        """Play a reply, given by its `text` and `ended`."""
+        """Play the reply with the given `text` and `ended`."""
         outcome = play_reply(self.env, Reply(sent[0], ended=sent[1]))
         return (
             self._border.send(outcome.chat),
@@ -72,7 +72,7 @@ class WorkerServer:
         self._load: MakeEnv | None = None
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return whether it succeeded, and the result or failure."""
+        """Run a slot's request; return whether the request succeeded, and the result or failure."""
         key, method, argument = request
         try:
             if method == "close":
@@ -101,7 +101,7 @@ class WorkerServer:
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Encode the answer to a request, or the error if it cannot be pickled."""
+    """Encode the answer to a request, or an error if the answer cannot be pickled."""
     # MessagePack takes a fifth of pickle's time, because pickle looks up every class.
     succeeded, content = answer
     if succeeded and method in _FORMS:

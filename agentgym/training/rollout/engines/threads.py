@@ -102,7 +102,7 @@ class ThreadPool:
                 more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if not self._waiting.empty():  # a slot was submitted before `clear`
+                    if not self._waiting.empty():  # a slot may have been queued just before `clear`
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, len(self._threads))):
@@ -115,12 +115,12 @@ class ThreadPool:
 
     def _work_for(self, slot: ThreadSlot) -> bool:
         # With a lock, threads would wait for each other and switch several times per step.
-        if slot.dead:  # unregistered, so that `abandon` does not replace this thread
+        if slot.dead:  # a dead slot is not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True
         self._working[slot] = threading.current_thread()
         answer = slot.work()
-        # Deregister before delivering, because the slot may then be submitted again at once.
+        # Deregister the slot first, because a delivered slot may be submitted again immediately.
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned
@@ -164,7 +164,7 @@ class ThreadSlot(Slot):
             self._answers.put((self, answer))
         elif self._env is not None:
             env, self._env = self._env, None
-            with suppress(Exception):  # errors of an abandoned env are ignored
+            with suppress(Exception):
                 env.close()
 
     def _answer(self) -> Answer:

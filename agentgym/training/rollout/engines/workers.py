@@ -37,7 +37,7 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers. At 18 MB each, workers add about 30 kB per slot with 10,000 slots.
+# Default number of workers. With 10,000 slots, 16 workers of 18 MB each add about 30 kB per slot.
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
@@ -48,7 +48,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor has ended; `fatal` means that all others would end too."""
+    """A worker's process or actor has ended; if `fatal`, every new worker would end too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -69,7 +69,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End the worker at once; pending answers raise `WorkerDied`."""
+        """End the worker immediately; unanswered requests raise `WorkerDied`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Worker:
         self._far: FarEnd | None = None
         self._barren = 0
         self._lock = threading.Lock()  # guards the next two attributes
-        self._head: WorkerSlot | None = None  # the slot whose step is running
+        self._head: WorkerSlot | None = None
         self._killed_for: WorkerSlot | None = None
         self._thread = start_thread(self._run, "agentgym-worker")
 
@@ -268,7 +268,7 @@ class Worker:
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # The slot that caused the kill may have answered at the last moment; then no slot failed.
+        # If the slot that caused the kill answered at the last moment, no slot failed.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)

@@ -94,8 +94,8 @@ def mimic(model: GPT2LMHeadModel) -> None:
     """Initialise key weights equal to query weights (Trockman and Kolter 2023, Mimetic
     Initialization of Self-Attention Layers).
 
-    Initially, tokens then attend to equal tokens, so a small model learns to copy in hundreds
-    instead of thousands of steps.
+    With this initialisation, tokens attend to equal tokens, so a small model learns to copy in
+    hundreds instead of thousands of steps.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h

@@ -23,7 +23,7 @@ class TokenPolicy:
 
     Args:
         renderer: Converts chats to ids with the tokenizer of the sampler's model.
-        temperature: 0 for greedy decoding.
+        temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
         vocabulary: The number of ids in the model's vocabulary, if known; samples with larger ids
             are rejected.
@@ -52,7 +52,9 @@ class TokenPolicy:
         self.sampler.seed(int(mixed))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to all chats; if some fail, `PolicyError.replies` contains the valid replies."""
+        """Return a reply for each chat; if some chats fail, `PolicyError.replies` contains the
+        valid replies.
+        """
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)

@@ -1,8 +1,8 @@
 """Forward and backward passes that compute shared prefixes of token rows only once.
 
 The distinct tokens of a batch form a tree, which a model processes as one sequence. Each token
-attends only to its ancestors, and positions count from the start of the row. Outputs and gradients
-are the same as for whole rows.
+attends only to its ancestors, and positions are counted from the start of the row. Outputs and
+gradients are the same as for whole rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield groups of at most `most` indices of rows whose shared prefixes save work.
+    """Yield groups of at most `most` row indices; sharing prefixes within a group saves work.
 
     A group's rows are in lexicographic order, and its tree never takes more memory than the rows.
     """
@@ -30,7 +30,7 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
     for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
         row = np.asarray(rows[number])
         new = len(row) - common_length(before, row)
-        # With this row, the tree's attention pairs grow from tokens² to (tokens + new)².
+        # This row would raise the number of attention pairs from tokens² to (tokens + new)².
         if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
             if group:
                 yield group
@@ -60,7 +60,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     same = (ids[1:] == ids[:-1]) & tokens[1:] & tokens[:-1]
     new[1:] &= ~same.cumprod(1).bool()
     numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
-    # A shared token takes its index from the nearest earlier row in which the token is new.
+    # The index of a shared token is taken from the nearest earlier row that introduced the token.
     places = torch.where(new, numbers, 0).cummax(0).values
     # In this order, a token's descendants are contiguous and directly follow the token.
     ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
@@ -79,7 +79,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
     """Convert a boolean mask to the type that the model's attention expects."""
     if model.config._attn_implementation == "sdpa":
         return allowed
-    # Other implementations add the mask to the attention scores.
+    # Attention implementations other than SDPA add the mask to the attention scores.
     lowest = torch.finfo(model.dtype).min
     return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill(
         ~allowed, lowest
@@ -88,7 +88,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
     """Return a model's logits at given indices of the flattened batch, and the model's output."""
-    # Compute only these logits, because each logits row is as long as the vocabulary.
+    # Compute logits only at these indices, because each row of logits is as long as the vocabulary.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
         lambda module, states: (states[0].flatten(0, 1)[places][None],)
@@ -124,7 +124,7 @@ _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Run a trial and return why a model cannot share prefixes; empty if it can."""
+    """Return the reason why a model cannot share prefixes, or an empty string if it can."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]

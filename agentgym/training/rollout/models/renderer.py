@@ -74,7 +74,7 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # A template that mentions the system role but omits the message does so intentionally.
+        # If a template mentions the role `system` but omits the message, this is intentional.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (
@@ -196,7 +196,7 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        # A template may render a message differently once later messages follow.
+        # A template may render a message differently after other messages have followed.
         return self.template.render(chat.messages[:count], chat.tools)
 
     def _encode(self, text: str) -> tuple[int, ...]:
@@ -228,7 +228,7 @@ def _digest(text: str) -> bytes:
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """Return a padding id."""
-    # Any id works, because no token attends to padding.
+    # Any padding id works, because no token attends to padding.
     return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 

@@ -23,10 +23,10 @@ _SHORTEST = 16
 
 
 class TokenTree:
-    """Stores the states of each distinct prefix once, up to a limit in bytes.
+    """Tree that stores the key-value states of each distinct prefix once, up to a limit in bytes.
 
-    A node represents a token after a specific prefix. States are tensors of shape (nodes, heads,
-    width) per layer and side (key or value).
+    A node represents a token after a specific prefix. Each layer has a key tensor and a value
+    tensor of shape (nodes, heads, width).
     """
 
     def __init__(self, limit: int) -> None:
@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # A parent sorts before its children: its last use is as recent, and its depth is smaller.
+        # Parents sort before children, because parents were used as recently and are less deep.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -100,12 +100,12 @@ class TokenTree:
 
 
 class _PassCache(DynamicCache):
-    """Cache of one forward pass, which exchanges states with a tree.
+    """Cache for one forward pass; the cache exchanges states with a tree.
 
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).
-        numbers: The node of each token that is not padding.
-        read: Nodes that the batch attends to, of shape (batch, nodes).
+        numbers: The node number of each token that is not padding.
+        read: The nodes to which the batch attends, as indices of shape (batch, nodes).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class _Query:
 
     Attributes:
         depths: The position of each new node.
-        mask: The nodes to which each new node attends, of shape (new, nodes).
+        mask: Boolean mask of shape (new, nodes) for the nodes to which each new node attends.
         ends: The index in `new` of each row's last node.
     """
 

@@ -38,10 +38,10 @@ class VLLMSampler:
     vLLM refuses temperatures above 2.
 
     Args:
-        model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
+        model: Transformers folder for `vllm.LLM`, including the tokenizer.
         folder: Folder for updated weights, created if missing.
         sleeps: Whether to release GPU memory during weight updates.
-        **options: Options of `vllm.LLM`, such as `enable_lora=True` with `max_lora_rank` for
+        **options: Options of `vllm.LLM`, such as `enable_lora=True` and `max_lora_rank` for
             adapters.
     """
 
@@ -117,7 +117,7 @@ class VLLMSampler:
 
 
 def _check_output_weights(model: Any) -> None:
-    # On a CPU, vLLM 0.32.0 multiplies with a packed copy of tied weights, which it never reloads.
+    # On a CPU, vLLM 0.32.0 never reloads its packed copy of tied weights.
     if has_adapter(model) or not current_platform.is_cpu():
         return
     if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
