@@ -28,7 +28,7 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# The error is at the end of a traceback.
+# Maximum number of characters to show of a traceback, whose last lines name the error.
 _SHOWN_CHARS = 1_500
 # maximum number of reply characters to show
 _SHOWN_REPLY = 300

@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# The module that reads this file is slow, so it is imported on demand.
+# Checkpoints are read with torch, which takes seconds to import and is imported on demand.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -86,7 +86,7 @@ class FileFault:
 def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
     """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
-    Raises ValueError if there is no run, RunLockedError while it is being written.
+    Raises ValueError if there is no run, and RunLockedError if the run is being written.
     """
     if not run.exists():
         raise ValueError(f"{run} does not exist; name a run folder or a log")

@@ -18,7 +18,7 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-# Output paths of templates that are stored under another name.
+# Output paths of templates whose output has a different name.
 _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 

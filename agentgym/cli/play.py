@@ -185,7 +185,7 @@ def play(
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
-    # An abandoned episode does not measure its player and is not scored.
+    # An abandoned episode is recorded as a failure and is not scored.
     trajectory = game.episode.trajectory("" if game.episode.over else "abandoned")
     if out is not None and trajectory.steps:
         with exit_on_user_error():

@@ -66,8 +66,8 @@ class Ablation(Config):
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all worlds.
-        contexts: Context strategies to compare; each may join several with `+` and give arguments,
-            as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
+        contexts: Context strategies to compare, with optional arguments as in
+            `clear_results:trigger=60k:keep=3`; `+` combines several strategies. `none` only trims the history to the window.
         window: The context window in tokens. If None, runs with a strategy use the paper's window,
             and other runs have no limit.
         axis: The measure of size: `horizon`, an optimal policy's turns

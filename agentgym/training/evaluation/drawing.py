@@ -305,7 +305,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # draw empty bars as strokes
+        if value == 0:  # draw a bar of length 0 as a stroke
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]

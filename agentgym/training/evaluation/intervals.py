@@ -2,8 +2,8 @@
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. Each pair of
 world and seed is one cluster, because its instances resemble each other in every arm and horizon.
-Seeds also share a cluster if a policy's first prompt and reply agree: sampling depends only on the
-prompt, so the episodes are not independent. Worlds are fixed strata.
+Two seeds also share a cluster if a policy had the same first prompt and reply for both: sampling
+depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
 Estimates use the played episodes. Worst and best rates count all missing episodes as failed or as
 solved.
@@ -262,7 +262,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return how many equally weighted draws would give the same variance."""
+    """Return the effective number of independent draws."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -277,7 +277,7 @@ def _unbias(size: int, clusters: int) -> float:
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return seed means by cell, and append the smallest possible changes to `steps`."""
+    """Return means by cell and seed; append each mean's smallest possible change to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:

@@ -66,7 +66,7 @@ def _absent(results: Sequence[Result]) -> Iterator[Result]:
 
 
 def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
-    """Return the record of a cell without metrics."""
+    """Return the record of a missing episode."""
     return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 

@@ -127,7 +127,7 @@ def _source_digest(owner: Any) -> str:
         return ""
 
 
-@lru_cache(maxsize=1)  # edits do not affect loaded code
+@lru_cache(maxsize=1)  # edited files do not affect modules that are already loaded
 def _package_digest() -> str:
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):

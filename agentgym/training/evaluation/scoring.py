@@ -261,7 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes or, with opponents, of games won by another seat."""
+    """Return the share of solved episodes; with opponents, the share of games that they did not win."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
@@ -281,7 +281,7 @@ def evaluate(
     """Return the success rate on seeds 0, 1, ..., which training does not use.
 
     Raises:
-        RuntimeError: Every episode is a failure.
+        RuntimeError: Every episode failed.
     """
     rivals = opponents or {}
     with Collector(env, num_envs) as collector:

@@ -115,7 +115,7 @@ def run_ablation(
         missing = [cell for cell in cells if cell not in done]
         on_progress(len(cells) - len(missing))
         threads = _cells_at_once(ablation, model)
-        # Two rounds, since a temporary cause may make a whole round fail.
+        # A temporary outage may make all concurrent cells fail, so tolerate two rounds of failures.
         losses = _Losses(missing, 2 * max(workers, threads))
         for ended in _play_all(ablation, missing, workers, threads, model):
             log.append(ended.line)

@@ -152,7 +152,7 @@ def _default_settings() -> Mapping[str, Any]:
 
 
 def column_of(run: Mapping[str, Any]) -> str:
-    """Return the column of a run's policy."""
+    """Return the name of a run's policy in tables."""
     return str(run["policy"]["label"] or run["policy"]["name"])
 
 

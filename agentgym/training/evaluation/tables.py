@@ -89,7 +89,7 @@ def percent(interval: Interval, signed: bool = False) -> str:
 
 
 def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:
-    """Format the interval of a key, or return "" if there is none."""
+    """Format `intervals[key]` as percentages, or return "" if the key is missing."""
     return percent(intervals[key], signed) if key in intervals else ""
 
 

@@ -37,7 +37,7 @@ from agentgym.training.integrations.http_server import (
 
 # Sessions per episode; each client needs one.
 MAX_SESSIONS = 64
-# Longer than a model takes to reply.
+# Seconds until an idle session is closed; models reply sooner.
 IDLE_SECONDS = 1_800.0
 # Maximum number of waiting calls per episode; each of them keeps a connection open.
 MAX_WAITING = 8
@@ -229,7 +229,7 @@ def http_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for each in apps:  # mounting does not start apps
+            for each in apps:  # mounted apps do not start by themselves
                 await stack.enter_async_context(each.router.lifespan_context(each))
             yield
         for episode in episodes:

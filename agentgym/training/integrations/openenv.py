@@ -71,9 +71,7 @@ class WorldAction(Action):
     @model_validator(mode="before")
     @classmethod
     def _read_reply(cls, data: Any) -> Any:
-        """Accept any other JSON object as the reply's text, because some clients decode a bare JSON
-        call.
-        """
+        """Accept an object without `text`, because some clients decode a reply that is JSON."""
         if isinstance(data, Mapping) and "text" not in data:
             return {"text": json.dumps(data, ensure_ascii=False)}
         return data

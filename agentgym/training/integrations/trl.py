@@ -77,7 +77,7 @@ class ToolEnvironment:
 
     Each call is played as a separate reply (`env.step`), because TRL does not expose the calls or
     the other text of a reply. Each call therefore takes a turn, results include hints and notes,
-    and calls after the end return an error. Images reach the model's processor as content blocks.
+    and calls after the episode's end return an error. Images reach the model's processor as content blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -103,7 +103,7 @@ class ToolEnvironment:
         return _content(self._chat.messages[-1:])
 
     def get_reward(self) -> float | None:
-        """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
+        """Return the episode's reward; None if the episode is invalid (`StepInfo.invalid`).
 
         A running episode is ended with its current score.
         """
@@ -157,7 +157,7 @@ def log_episodes(
     """Log success, turns and truncation; as a reward function, it adds no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
-    # TRL sums the rewards of all functions and skips None, so 0 would turn a missing reward into 0.
+    # Return None for invalid episodes, because TRL would add None and 0 to a reward of 0.
     return [None if reward is None else 0.0 for reward in rewards]
 
 
@@ -304,9 +304,7 @@ def env_reward(
     log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
-    """Return the rewards for `rollout_func`, with None, which TRL excludes, for episodes that do
-    not measure the policy.
-    """
+    """Return the rewards for `rollout_func`; TRL excludes invalid episodes, whose reward is None."""
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 
@@ -316,8 +314,8 @@ def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
         raise ValueError(
-            f"an episode takes rows_per_episode={rows_per_episode} prompts, but these are the seeds "
-            f"of a process: {seeds[:20]}; make num_generations and the batch sizes for "
+            f"a process must receive each seed in rows_per_episode={rows_per_episode} consecutive "
+            f"prompts, got the seeds {seeds[:20]}; make num_generations and the batch sizes for "
             "training and evaluation multiples of rows_per_episode"
         )
     return [group[0] for group in groups]

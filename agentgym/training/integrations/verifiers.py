@@ -68,7 +68,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the episode's reward; an empty trace scores like an idle episode."""
+        """Return the episode's reward; a trace without replies scores like an idle episode."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
@@ -221,13 +221,13 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             if trace.stop_condition is None:
                 raise
         except asyncio.CancelledError:
-            # verifiers scores the steps before a timeout.
+            # After a timeout, verifiers scores the steps that were played.
             await shared.end("timeout")
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
         if shared.failure:  # verifiers omits a trace that contains an error
-            raise RuntimeError(f"the episode does not measure the policy: {shared.failure}")
+            raise RuntimeError(f"the episode is invalid: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
@@ -254,7 +254,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
         frozen: Seats whose tokens are not trained, such as a fixed opponent's.
     """
 
-    # All seats need a permit at once, because each seat waits for the others.
+    # Each seat waits for the others, so all seats must run concurrently.
     max_concurrent_agents: int | None = None
     frozen: list[str] = Field(default_factory=list)
 
@@ -271,7 +271,7 @@ class TeamSeats:
         limit = self.config.max_concurrent_agents
         if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(
-                f"all seats of a team play at once, but max_concurrent_agents is {limit}; omit "
+                f"all seats of a team play concurrently, but max_concurrent_agents is {limit}; omit "
                 "max_concurrent_agents"
             )
         for seat in self.config.frozen:
@@ -286,7 +286,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # verifiers would report the group
+            raise errors.exceptions[0] from None  # report an error, not the group
         finally:
             shared.close()
 
@@ -329,7 +329,7 @@ def load_environment(
     """
     registry.spec(env_id, **options)
     if seeds.step != 1:
-        raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
+        raise ValueError(f"seeds must be a range with step 1, got {seeds!r}")
     env_type, config_type = env_types(env_id, **options)
     taskset: dict[str, Any] = {"id": PLUGIN, "world": env_id, "options": options}
     taskset |= {"start": seeds.start, "stop": seeds.stop}

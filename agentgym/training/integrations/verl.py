@@ -95,9 +95,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 _, reward, _, truncated, info = truncate(env, "length")
                 invalid = info["detail"].invalid
             if invalid:
-                raise RuntimeError(
-                    f"the episode of seed {seed} does not measure the policy: {invalid}"
-                )
+                raise RuntimeError(f"the episode of seed {seed} is invalid: {invalid}")
         finally:
             env.close()
         ends = {

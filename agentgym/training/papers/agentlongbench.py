@@ -86,7 +86,7 @@ def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
-    """Return the mean of an attribute."""
+    """Return the mean of the attribute `name` over rows."""
     return float(sum(getattr(row, name) for row in rows) / len(rows))
 
 

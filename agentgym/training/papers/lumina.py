@@ -1,5 +1,5 @@
-"""LUMINA's preset (section 4.3). Every ablation draws LUMINA's figures: 3 is `horizons`, 4 and 5
-are `arms`, 6a is `levelled` and 6b `interventions`.
+"""LUMINA's preset (section 4.3). Every ablation draws LUMINA's figures: figure 3 is
+`horizons`, figures 4 and 5 are `arms`, figure 6a is `levelled` and figure 6b is `interventions`.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return each token's share of the objective, one value per episode.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    The shares of all tokens sum to 1 or, with `constant`, to the mean episode length over `most`.
+    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -178,7 +178,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Later clipping uses the new log-probabilities.
+    # Clipping compares later updates with the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -243,5 +243,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # without it, a frozen first layer stops gradients
+    model.enable_input_require_grads()  # a frozen first layer would stop gradients
     model.train()

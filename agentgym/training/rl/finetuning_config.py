@@ -43,7 +43,7 @@ class FineTuneConfig(TaskConfig):
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
         curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a step
-            solves the share `threshold`. `hints` shifts from the last arm to the first.
+            solves the share `threshold`. `hints` gradually replaces the last arm by the first.
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
@@ -117,7 +117,7 @@ class FineTuneConfig(TaskConfig):
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
         if ours := [option for option in options if option in _OURS]:
-            raise ValueError(f"{ours[0]} of vLLM is set by {_OURS[ours[0]]}; omit it")
+            raise ValueError(f"vLLM's {ours[0]} is set by {_OURS[ours[0]]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs."""

@@ -42,7 +42,7 @@ _CLONED, _GROUP = 18, 8
 class LearnConfig(TaskConfig):
     """Options of `Learning`. The defaults reproduce the run in docs/training.md.
 
-    Evaluations use the first arm. Hints of other arms and other contexts are learned last.
+    Evaluations use the first arm.
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.

@@ -85,7 +85,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # 0.95 is usual for language models; 0.999 forgets gradient spikes too slowly
+        )  # A beta2 of 0.999, the default, forgets gradient spikes too slowly.
         self.records = Recorder()
         self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
@@ -149,7 +149,7 @@ class Trainer(Generic[ConfigT]):
             group["lr"] = rate
         self.optimizer.zero_grad()
         total = torch.zeros((), device=self.model.device)
-        for loss in losses:  # frees the graph of one micro-batch at a time
+        for loss in losses:  # `backward` frees the graph of each micro-batch
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm)
@@ -194,7 +194,7 @@ class Trainer(Generic[ConfigT]):
             with replacing(self.out / CHECKPOINT) as file:
                 torch.save(self.state(), file)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # torch wraps the system error
+            if isinstance(error.__context__, OSError):  # torch hides the OSError
                 raise error.__context__ from None
             raise
 

@@ -34,7 +34,7 @@ class TaskConfig(Config):
 
     Attributes:
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
-        arms: Oracle arms; the first is the main one.
+        arms: Oracle arms; only the first is combined with all contexts.
         contexts: Context strategies; each may combine several with `+`.
         window: The context window in tokens. If None, tasks with a strategy use the paper's window,
             and other tasks have no limit.
@@ -130,8 +130,8 @@ class TrainerConfig(Config):
 
     Attributes:
         steps: Rounds of collecting and updating.
-        learning_rate: AdamW's learning rate after `warmup` steps, which then falls linearly to a
-            tenth.
+        learning_rate: AdamW's peak learning rate, reached after `warmup` steps; the rate then falls
+            linearly to a tenth.
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             continue exactly as if uninterrupted.
@@ -195,8 +195,7 @@ class GRPOConfig(TrainerConfig):
         minibatches: Maximum number of updates per pass. Each pass splits the rows at random into
             equal parts.
         importance_cap: Weight each token by the ratio of its training and sampling probabilities,
-            capped at this value, for samplers that round differently. With None, only the clipped
-            ratio accounts for the difference.
+            capped at this value, for samplers that round differently. None disables this correction.
         max_new_tokens: The maximum reply length in tokens.
     """
 

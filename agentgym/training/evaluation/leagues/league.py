@@ -195,7 +195,7 @@ def _keep(league: League, out: Path) -> None:
 def _check_settings(data: Any) -> dict[str, Any]:
     settings = check_settings(data, {"spec": {}, "policies": {}})
     if not all(isinstance(facts, dict) for facts in settings["policies"].values()):
-        raise ValueError("a policy has no provenance")
+        raise ValueError("each policy must have a provenance, a JSON object")
     return settings
 
 

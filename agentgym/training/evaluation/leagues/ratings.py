@@ -104,7 +104,7 @@ class _Games:
 
 
 def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
-    """Return the players' strengths in log-odds, and their variances over clusters."""
+    """Return the players' strengths in log-odds, with cluster-robust variances."""
     contrast = games.contrast
     strength = np.zeros(contrast.shape[1])
     for _ in range(_STEPS):
