@@ -30,7 +30,7 @@ from agentgym.training.viewer.log_lines import is_trajectory
 
 # Suffix of the files that receive damaged parts.
 SIDE = ".damaged"
-# Replays take seconds for small worlds, and a few minutes for offices.
+# Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Checkpoints are read with torch, which takes seconds to import and is imported on demand.

@@ -69,7 +69,7 @@ def list_worlds(
         bool, typer.Option("--all", help="Include presets and teams, without shortening lines.")
     ] = False,
 ) -> None:
-    """List the worlds; search words or --all include presets and teams."""
+    """List the worlds; with search words or --all, also list presets and teams."""
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())

@@ -65,7 +65,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's program files, plus a helper module that runs each `main` only once."""
+    """Return a task's program files and a helper module, which caches repeated calls."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):

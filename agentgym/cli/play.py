@@ -43,7 +43,7 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        # Distinguishes the agents of a team by their system messages.
+        # Number of shown messages by system message, because each agent of a team has its own chat.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": self._help,
@@ -109,7 +109,7 @@ class TerminalGame:
             return line
         if line in self._tool_names():
             line = f"{line}()"
-        # The env expects a code block and reports errors in it.
+        # Wrap a call in a code block, as the env expects; the env reports errors in the call.
         if _CALL.fullmatch(line):
             return f"{_FENCE}\n{line}\n```"
         return line if self._world is not None and self._world.final_answer(line) else None

@@ -101,7 +101,7 @@ def serve(
         if openenv:
             if any((stdio, out, sizes, agent, seed, episodes != 1)):
                 raise ValueError(
-                    "--openenv requires --http, and cannot be used with --stdio, --out, --horizons, "
+                    "--openenv requires --http and excludes --stdio, --out, --horizons, "
                     "--agent, --seed or --episodes"
                 )
             _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)

@@ -71,7 +71,7 @@ def _plain(stream: Any) -> Any:
 
 
 class PlainConsole(Console):
-    """Console that escapes control characters in text and tables, and interprets no markup.
+    """Console that escapes control characters in text and tables, and ignores markup.
 
     The console's own colours and cursor movements still work.
     """

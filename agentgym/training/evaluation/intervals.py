@@ -37,7 +37,7 @@ TOKENS = (
 )
 # Metrics that are counts, not shares.
 COUNTS = (*TOKENS, "edits", "calls")
-# Marks the worlds of one policy if two compared policies share no instances.
+# Suffix of one policy's world names if two compared policies share no instances.
 _ELSEWHERE = "elsewhere"
 
 
@@ -197,7 +197,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each combination of field values to the first member of its cluster."""
+    """Map each combination of values of `fields` to the first combination in its cluster."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:

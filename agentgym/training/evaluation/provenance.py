@@ -138,7 +138,7 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's own code, outside installed packages."""
+    """Return a digest of a world's module and its imports, without installed packages."""
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -147,9 +147,7 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and its imports outside installed packages, without importing
-    them.
-    """
+    """Return digests of a module and its imports, without installed packages; import nothing."""
     files: dict[str, Path] = {}
     waiting = [module]
     while waiting:

@@ -43,7 +43,7 @@ class Result:
         calls: The number of tool calls, including calls made by the policy's code.
         instance: A digest of everything that determines the instance, so all arms share it.
         opening: A digest of the first prompt and reply, which detects repeated samples; empty for
-            scripted policies, which draw by instance.
+            scripted policies, which are deterministic for each instance.
         missing: `lost`, `invalid` or `not played` if the episode has no metrics.
     """
 
@@ -261,7 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; with opponents, the share of games that they did not win."""
+    """Return the share of solved episodes; with opponents, the share of games that others won."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 

@@ -99,8 +99,8 @@ def around_zero(
     difference.
     """
     padded = np.append(parts, [change, -change])
-    # Bonett and Price assume binary outcomes with one pair per seed. Other variances are estimated,
-    # with Student's t; the artificial clusters matter only if the real clusters hardly differ.
+    # Bonett and Price assume binary outcomes with one pair per seed. For other
+    # outcomes, use Student's t; artificial clusters matter only if the real clusters hardly differ.
     if change == 1.0 and np.allclose(parts, np.round(parts)):
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))

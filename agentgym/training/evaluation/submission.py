@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 SUBMISSION = "submission.json"
 # The split that training does not use.
 SPLIT = "test"
-# Replays take seconds for small worlds, and minutes for offices.
+# Replays take seconds for small worlds, and minutes for office worlds.
 REPLAYS = 200
 # Maximum number of objections to list per kind.
 _SHOWN = 5

@@ -63,7 +63,7 @@ from agentgym.world.world import load_world
 
 # The metadata key of a sample's trajectory.
 KEY = "agentgym"
-# Inspect adds the package's name only to tasks in site-packages, and not in an editable install.
+# Inspect adds the package's name to task names, except in an editable install.
 _INSTALLED = {"site-packages", "dist-packages"} & set(Path(__file__).parts)
 
 

@@ -61,7 +61,7 @@ class ServedEpisode(Protocol):
 
 
 class OfficeEpisode:
-    """An office whose servers may already contain data."""
+    """The tools of an office, whose servers may already contain data."""
 
     def __init__(self, office: Office) -> None:
         self._office, self._guard = office, Guard("report")

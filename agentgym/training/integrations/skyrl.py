@@ -5,7 +5,7 @@ SkyRL keeps the history as text. Strategies that edit the context need a custom 
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
-    >>> register("my_lists", "ListWorld", items=6, removals=2)  # call in the generator's process too
+    >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the generator's process too
     >>> prompts("my_lists", range(1_000)).to_parquet("train.parquet")
 """
 

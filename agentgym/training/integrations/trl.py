@@ -77,7 +77,8 @@ class ToolEnvironment:
 
     Each call is played as a separate reply (`env.step`), because TRL does not expose the calls or
     the other text of a reply. Each call therefore takes a turn, results include hints and notes,
-    and calls after the episode's end return an error. Images reach the model's processor as content blocks.
+    and calls after the episode's end return an error. Images reach the model's processor as content
+    blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -142,9 +143,9 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class has the world's name, which TRL logs, and provides the reward: omit `reward_funcs`, or
-    give `[log_episodes]`. To train on several worlds, give TRL a dict of these classes, and add a
-    column `environment` with the dict's keys to the rows of `prompts`.
+    The class has the world's name, which TRL logs. The class also provides the reward, so omit
+    `reward_funcs`, or set it to `[log_episodes]`. To train on several worlds, give TRL a dict of
+    these classes, and add a column `environment` with the dict's keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -154,7 +155,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 def log_episodes(
     *, environments: Sequence[ToolEnvironment], log_metric: Callable[[str, float], None], **_: Any
 ) -> list[float | None]:
-    """Log success, turns and truncation; as a reward function, it adds no reward."""
+    """Reward function that logs success, turns and truncation, and adds no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
     # Return None for invalid episodes, because TRL would add None and 0 to a reward of 0.
@@ -304,7 +305,7 @@ def env_reward(
     log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
-    """Return the rewards for `rollout_func`; TRL excludes invalid episodes, whose reward is None."""
+    """Return the rewards for `rollout_func`; TRL skips invalid episodes, whose reward is None."""
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 

@@ -265,14 +265,12 @@ class TeamSeats:
     config: TeamSeatsConfig
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Mark the frozen seats; raise if a seat is unknown, or if the seats cannot play at
-        once.
-        """
+        """Mark the frozen seats; raise if a seat is unknown or seats cannot play concurrently."""
         limit = self.config.max_concurrent_agents
         if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(
-                f"all seats of a team play concurrently, but max_concurrent_agents is {limit}; omit "
-                "max_concurrent_agents"
+                f"all seats of a team play concurrently, but max_concurrent_agents is {limit}; "
+                "omit max_concurrent_agents"
             )
         for seat in self.config.frozen:
             getattr(agents, seat).trainable = False

@@ -195,7 +195,7 @@ def _answer(
     ] = None,
     embed: Annotated[str, "wordllama or package.module:function, instead of BM25."] = "",
 ) -> Iterator[str]:
-    """Let a policy answer the rows. The same command resumes an interrupted run."""
+    """Let a policy answer the benchmark's rows. The same command resumes an interrupted run."""
     asked = PolicyConfig(policy).make("LongContextQA")
     if retrieve_rounds is None:
         causes = list(answer(folder, out, asked))
@@ -224,7 +224,7 @@ def _report(
     logs: Annotated[list[Path], "JSONL files of `agentgym rollout LongContextQA --out`."],
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
-    """Report the same tables and heat map for episodes of LongContextQA."""
+    """Write tables and a heat map for episodes of LongContextQA."""
     episodes = [each for path in logs for each in TrajectoryLog(path)]
     results = [outcome(each) for each in episodes if not each.failure]
     yield from _show(results, out, len(episodes) - len(results))

@@ -205,7 +205,7 @@ def _gsm(
     ] = "",
     count: Annotated[bool, "Count tokens with cl100k_base for replies without ids."] = False,
 ) -> Iterator[str]:
-    """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
+    """Write the tables of GSM-Agent, and a plot of accuracy against the revisit ratio."""
     by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
     length = counter("cl100k_base").length if count else None
     with RunLock(out):

@@ -159,7 +159,8 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return each token's share of the objective, one value per episode.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by `most`.
+    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by
+    `most`.
     """
     total = sum(lengths)
     if weight == "constant":

@@ -42,8 +42,9 @@ class FineTuneConfig(TaskConfig):
         group_size: Episodes per instance.
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a step
-            solves the share `threshold`. `hints` gradually replaces the last arm by the first.
+        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a
+            step's success rate reaches `threshold`. `hints` gradually replaces the last arm by
+            the first.
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.

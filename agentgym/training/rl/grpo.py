@@ -141,8 +141,8 @@ class GRPO(Trainer[GRPOConfig]):
                 fresh = False
 
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        # Token shares refer to all rows; `scale` adapts them to a minibatch. Before the first update
-        # (`fresh`), the model's log-probabilities should match the sampler's.
+        # Token shares refer to all rows; `scale` adapts them to a minibatch. Before the first
+        # update (`fresh`), the model's log-probabilities should match the sampler's.
         for _, part in self.passes(data):
             prediction = self.predict(part)
             if fresh:

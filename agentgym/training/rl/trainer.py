@@ -240,7 +240,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects one step's metrics: the mean or maximum of values recorded under a name.
+    """Collects a step's metrics: the mean or the maximum of the values of each metric.
 
     Values are weighted per token, so the division into batches does not matter.
     """

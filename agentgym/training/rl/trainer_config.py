@@ -36,8 +36,8 @@ class TaskConfig(Config):
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; only the first is combined with all contexts.
         contexts: Context strategies; each may combine several with `+`.
-        window: The context window in tokens. If None, tasks with a strategy use the paper's window,
-            and other tasks have no limit.
+        window: The context window in tokens. If None, tasks with a context strategy use LOCA-bench's
+            window, and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
         opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
@@ -136,8 +136,8 @@ class TrainerConfig(Config):
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             continue exactly as if uninterrupted.
         timeout: Seconds until a hanging env is abandoned, if the engine supports it.
-        micro_batch: Maximum number of rows per forward pass, or 0 for no limit. The value does not
-            affect the updates.
+        micro_batch: Maximum number of rows per forward pass, which does not affect the updates; 0
+            for no limit.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
         tensorboard: Whether to log to TensorBoard (requires the extra `tensorboard`).
@@ -195,7 +195,7 @@ class GRPOConfig(TrainerConfig):
         minibatches: Maximum number of updates per pass. Each pass splits the rows at random into
             equal parts.
         importance_cap: Weight each token by the ratio of its training and sampling probabilities,
-            capped at this value, for samplers that round differently. None disables this correction.
+            capped at this value, for samplers that round differently. None disables the weights.
         max_new_tokens: The maximum reply length in tokens.
     """
 

@@ -1,4 +1,4 @@
-"""Leagues of policies in every seat of a team."""
+"""Leagues, in which each policy plays every seat of a team."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Seats share policy objects, and models needed by the next line-up stay loaded.
+            # Several seats may use one policy object; keep policies that the next line-up needs.
             made = {
                 name: made[name] if name in made else policies[name].make(league.world)
                 for name in dict.fromkeys(line_up)

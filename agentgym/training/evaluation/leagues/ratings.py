@@ -125,7 +125,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
 def _chains(
     outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which players are connected by chains of wins and draws, and which by any games."""
+    """Return two matrices: pairs of players linked by chains of wins and draws, or by any games."""
     scored = np.eye(players, dtype=bool)
     for outcome in outcomes:
         scored[outcome.first, outcome.second] |= outcome.score > 0
