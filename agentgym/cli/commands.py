@@ -195,7 +195,7 @@ def main() -> None:
 
 
 def named_modules(arguments: Iterable[str]) -> list[str]:
-    """Return the modules in arguments such as `package.module:factory`."""
+    """Return the module names in arguments such as `package.module:factory`."""
     # Ignore paths, because the name of a downloaded file could look like a module name.
     words = (argument for argument in arguments if not Path(argument).exists())
     return [module for word in words for module in _MODULE.findall(word)]

@@ -139,7 +139,7 @@ def rollout(
     out: LogFile = None,
     show: ShowChats = False,
 ) -> None:
-    """Let a policy play a world. With --out, an interrupted command resumes."""
+    """Let a policy play a world. With --out, rerunning an interrupted command resumes it."""
     with exit_on_user_error():
         if len(policy) > 1 and not all(map(read_seats, policy)):
             raise ValueError(

@@ -65,7 +65,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's program files and a helper module, which caches repeated calls."""
+    """Return a task's program files and a helper module that caches calls of `main`."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):

@@ -22,7 +22,7 @@ _FILES = {
     _TEMPLATES / "world.py.template": "$package/world.py",
     _TEMPLATES / "test_world.py.template": "tests/test_world.py",
 }
-# Reserved names that Python's list of modules omits.
+# Reserved names that are missing from `sys.stdlib_module_names`.
 _TAKEN = ("agentgym", "tests", "test")
 
 

@@ -127,7 +127,7 @@ def new_figure(width: float, height: float) -> Figure:
 def new_grid(
     count: int, rows: int, height: float, most: int = 5, sharey: bool = True
 ) -> tuple[Figure, list[Sequence[Axes]]]:
-    """Return a figure one or two page columns wide, with `count` columns of `rows` panels.
+    """Return a figure that is one or two page columns wide, with `count` columns of `rows` panels.
 
     Each panel is `height` inches high, and each row has at most `most` columns.
     """

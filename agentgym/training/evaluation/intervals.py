@@ -73,10 +73,10 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Episodes are grouped by the fields `by` of `Result`. The metrics are `success`, `step_accuracy`
-    (an episode's share of optimal steps), `alive_step_accuracy` (only among steps taken while
-    success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the
-    metric are omitted; if all are omitted, the value is nan.
+    Episodes are grouped by the fields of `Result` that `by` names. The metrics are `success`,
+    `step_accuracy` (an episode's share of optimal steps), `alive_step_accuracy` (only among steps
+    taken while success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes
+    without the metric are omitted; if all are omitted, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -239,7 +239,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
             for seed, value in cell.items():
                 shift = weight * (value - middle) / (len(cell) * len(cells))
                 shifts[column[cluster_of[world, seed]]] += shift
-    # Worlds with one cluster form a common stratum.
+    # Worlds that have only one cluster are merged into one stratum.
     single = sum(count == 1 for count in sizes.values())
     factors = []
     for name, _ in clusters:

@@ -138,7 +138,7 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's module and its imports, without installed packages."""
+    """Return a digest of a world's module and its imports, excluding installed packages."""
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -147,7 +147,7 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return digests of a module and its imports, without installed packages; import nothing."""
+    """Return digests of the source files of a module and its imports, excluding packages."""
     files: dict[str, Path] = {}
     waiting = [module]
     while waiting:

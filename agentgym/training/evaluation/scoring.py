@@ -25,7 +25,7 @@ CELL = ("policy", "world", "arm", "context", "horizon")
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 # Truncation reasons that mean the model's context window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# Prefixes of endpoint failures that report an exceeded window.
+# Prefixes of endpoint errors which mean that the context window was exceeded.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
 # Wrappers that have a budget but are not context strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}

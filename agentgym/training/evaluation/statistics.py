@@ -43,7 +43,7 @@ class Interval:
     value: float
     low: float
     high: float
-    p_value: float | None = None  # nan would differ from itself
+    p_value: float | None = None  # not nan, which is not equal to itself
     count: int = field(default=0, compare=False)
     missing: int = field(default=0, compare=False)
     worst: float = field(default=nan, compare=False)
@@ -93,7 +93,7 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, the mean of the contributions `parts`.
+    """Return the interval and p-value of a difference, given each cluster's contribution (`parts`).
 
     The artificial clusters contribute `change` and `-change`; `bound` is the largest possible
     difference.

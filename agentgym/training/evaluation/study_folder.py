@@ -221,7 +221,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # only logs with settings need cell labels
+            if study.runs:  # without settings, trajectories need no cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

@@ -213,7 +213,7 @@ def http_app(
     `max_sessions` sessions, and further requests get a 503; idle sessions are closed. If the token
     is empty, every client is accepted.
     """
-    # mcp 2.0, which verifiers requires, lacks this module
+    # mcp 2.0, which `verifiers` requires, lacks this module
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
 
     apps = [

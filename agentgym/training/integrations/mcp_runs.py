@@ -98,7 +98,7 @@ def external_ablation(
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
     """Open at most `most` missing episodes, in cell order; each episode is written when it ends.
 
-    The folder is locked within this context; the server must close the episodes.
+    The context manager locks the folder; the server must close the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.

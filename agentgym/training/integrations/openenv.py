@@ -193,7 +193,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         self._state.step_count += 1
         observation = self._sent.observe(chat)
         observation.reward, observation.done = float(reward), terminated or truncated
-        # Omit all other info: hints, labels and reports may contain the answer.
+        # Omit other entries of `info`, because hints, labels and reports may contain the answer.
         observation.metadata = {
             "turn": info["turn"],
             "valid": info["valid"],
@@ -360,7 +360,7 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
         return self._play({"text": action})
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode with its current score; return the result of a step."""
+        """End the episode with its current score; return the same values as `step`."""
         return self._play({"text": "", "stop": True})
 
     def _play(self, action: dict[str, Any]) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

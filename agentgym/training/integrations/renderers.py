@@ -36,7 +36,7 @@ _REMEMBERED = 4_096
 
 
 class FamilyRenderer:
-    """Converts chats to token ids as verifiers' training client does.
+    """Converts chats to token ids as the training client of `verifiers` does.
 
     If the model family allows it, a prompt extends the ids of the previous prompt and reply. For
     other families, and after context edits, the whole chat is rendered.
@@ -112,7 +112,7 @@ class FamilyRenderer:
             if message.raw in self._parsed:
                 self._history.remember(chat, message.raw, self._parsed[message.raw])
                 break
-        # Some formats render None and "" differently, so use None where verifiers does.
+        # Some formats render None and "" differently, so use None where `verifiers` does.
         return [
             {**each, "content": None} if each.get("tool_calls") and not each["content"] else each
             for each in self._history.messages(chat)

@@ -61,7 +61,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; the observation equals the row's prompt and replaces it."""
+        """Start the episode; return its first observation, which equals the row's prompt."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return text_messages("SkyRL", self._env, self._chat.messages), {}

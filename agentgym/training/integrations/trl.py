@@ -75,7 +75,7 @@ _FACTS = ("success", "turns", "truncated")
 class ToolEnvironment:
     """Environment for TRL; `environment_factory` adds one method per tool.
 
-    Each call is played as a separate reply (`env.step`), because TRL does not expose the calls or
+    Each call is sent as a separate reply (`env.step`), because TRL does not expose the calls or
     the other text of a reply. Each call therefore takes a turn, results include hints and notes,
     and calls after the episode's end return an error. Images reach the model's processor as content
     blocks.
@@ -205,7 +205,7 @@ def _environment(
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the dataset for both ways of training: a prompt and a seed per instance.
+    """Return the dataset for `environment_factory` or `rollout_func`, with prompts and seeds.
 
     A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
     system message omits the rules for calls, which chat templates explain. The last message repeats
@@ -381,7 +381,7 @@ def _annotation(
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
-    if "default" in schema:  # transformers has no field for defaults
+    if "default" in schema:  # transformers has no field for default values
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text

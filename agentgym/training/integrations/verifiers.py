@@ -1,9 +1,9 @@
-"""Adapter for verifiers, and thus for prime-rl, which trains on verifiers' environments.
+"""Adapter for the library `verifiers`, whose environments prime-rl also uses.
 
 The harness plays the env with all wrappers in this process: requests contain the env's chat, and
-verifiers records each context edit as a branch of the trace.
+`verifiers` records each context edit as a branch of the trace.
 
-verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
+`verifiers` finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
     vf-eval agentgym_verifiers --env.taskset.world ListWorld --env.taskset.options '{"items": 6,
     "removals": 2}'
@@ -38,7 +38,7 @@ from agentgym.training.integrations.shared_episode import (
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text
 
-# verifiers finds these classes under this module name.
+# `verifiers` finds these classes under this module name.
 PLUGIN = "agentgym_verifiers"
 
 
@@ -148,11 +148,11 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
 
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
-    """Play an episode in this process, with every model call through verifiers' endpoint.
+    """Play an episode in this process, with every model call through the endpoint of `verifiers`.
 
-    verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    that is not the policy's fault is an error of the trace, which then has no reward. For a team,
-    `TeamSeats` sets the episode (`shared`) and the harness's `seat`.
+    The limits of `verifiers` truncate the episode with its current score. A failure that is not the
+    policy's fault is an error of the trace, which then has no reward. For a team, `TeamSeats` sets
+    the episode (`shared`) and the harness's `seat`.
     """
 
     EXECUTES_CODE = False
@@ -217,16 +217,16 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                 message = completion["choices"][0]["message"]
                 history.remember(shared.chat(self.seat), reply.text, message)
         except openai.APIStatusError:
-            # verifiers refuses calls beyond its limits.
+            # `verifiers` refuses calls beyond its limits.
             if trace.stop_condition is None:
                 raise
         except asyncio.CancelledError:
-            # After a timeout, verifiers scores the steps that were played.
+            # After a timeout, `verifiers` scores the steps that were played.
             await shared.end("timeout")
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
-        if shared.failure:  # verifiers omits a trace that contains an error
+        if shared.failure:  # `verifiers` omits a trace that contains an error
             raise RuntimeError(f"the episode is invalid: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
@@ -284,7 +284,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # report an error, not the group
+            raise errors.exceptions[0] from None  # raise a single error, not the group
         finally:
             shared.close()
 

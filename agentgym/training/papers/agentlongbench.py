@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
-# The last columns of both tables.
+# The last columns of AgentLongBench's two tables.
 _BASELINES = ("chance", "last page", "unanswered")
 
 
@@ -64,7 +64,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return mean scores by setting, task and length, with both baselines."""
+    """Return mean scores by setting, task and length, with chance and last-page baselines."""
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = f"{100 * mean(rows, 'score'):.1f}"

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation import Paper, register_paper
 
-# Arguments of `Ablation` for figure 3.
+# Arguments of `Ablation` for LUMINA's figure 3.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "lumina": {
         "worlds": ("ListWorld", "TreeWorld", "GridWorld"),

@@ -179,7 +179,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Clipping compares later updates with the new log-probabilities.
+    # Later probability ratios, which are clipped, are relative to the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -187,9 +187,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Model output for a batch, of shape (rows, tokens), in nats; 0 for tokens that were not
-    sampled.
-    """
+    """Log-probabilities and entropies in nats, of shape (rows, tokens); 0 for unsampled tokens."""
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
@@ -244,5 +242,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # a frozen first layer would stop gradients
+    model.enable_input_require_grads()  # gradients must reach adapters behind a frozen first layer
     model.train()

@@ -109,8 +109,8 @@ class FineTuneConfig(TaskConfig):
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"curriculum 'hints' shifts from the last arm to the first, got {list(self.arms)}; "
-                "give two arms, such as none,P"
+                f"curriculum 'hints' requires two arms, got {list(self.arms)}; "
+                "give arms such as none,P"
             )
 
     def _check_sampler(self) -> None:
@@ -146,7 +146,7 @@ class FineTuneConfig(TaskConfig):
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
         lora: dict[str, Any] = {}
-        if self.lora:  # vLLM accepts only certain maximum ranks
+        if self.lora:  # vLLM accepts only certain maximum LoRA ranks
             rank = max(8, 2 ** (self.lora - 1).bit_length())
             lora = {"enable_lora": True, "max_lora_rank": rank}
         return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})

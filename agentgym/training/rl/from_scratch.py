@@ -132,7 +132,7 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # Loading and saving a tokenizer changes its settings, and a resumed run must produce the
+        # A loaded tokenizer has other settings than a new one, but a resumed run must write the
         # same files.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 

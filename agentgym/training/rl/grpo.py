@@ -37,7 +37,7 @@ from agentgym.training.rollout import Sampler, TokenPolicy, Trajectory, Transfor
 from agentgym.training.rollout.models.local_policy import count_ids
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# Smaller standard deviations of rewards are rounding errors, and the rewards count as equal.
+# Rewards with a smaller standard deviation count as equal, because of rounding errors.
 _TINY = 1e-6
 
 
@@ -107,7 +107,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs."""
+        """Yield the losses of each update."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
@@ -131,7 +131,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [_of_trained(*each) for each in zip(played, compared, strict=True)]
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs on random rows."""
+        """Yield the losses of each update, with the rows in random order."""
         generator = torch.Generator().manual_seed(self.draw_seed(self.step))
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):

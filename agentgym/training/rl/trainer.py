@@ -85,7 +85,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # A beta2 of 0.999, the default, forgets gradient spikes too slowly.
+        )  # With AdamW's default beta2 of 0.999, gradient spikes are forgotten too slowly.
         self.records = Recorder()
         self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
@@ -225,7 +225,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"the checkpoint lacks {', '.join(sorted(missing))}")
-    # torch reports a truncated archive as RuntimeError; other damage may raise any of these errors.
+    # torch raises RuntimeError for a truncated archive, and various errors for other damage.
     except (
         AttributeError,
         EOFError,

@@ -36,8 +36,8 @@ class TaskConfig(Config):
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; only the first is combined with all contexts.
         contexts: Context strategies; each may combine several with `+`.
-        window: The context window in tokens. If None, tasks with a context strategy use LOCA-bench's
-            window, and other tasks have no limit.
+        window: The context window in tokens. If None, tasks with a context strategy use the window
+            of LOCA-bench, and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
         opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, then the other contexts."""
+        """Return (arm, context) pairs: all arms in the first context, the first arm in others."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]

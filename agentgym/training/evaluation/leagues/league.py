@@ -128,8 +128,8 @@ def play_league(
 ) -> list[LeagueGame]:
     """Play the games that are missing from a folder, and return all games of the league.
 
-    A killed run resumes. New policies or episodes add games. The next run retries games in
-    which a policy did not reply.
+    A killed run resumes. If policies or episodes are added, only the new games are
+    played. The next run retries games in which a policy did not reply.
 
     Raises:
         CollectionError: Many consecutive episodes failed.
