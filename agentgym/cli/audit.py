@@ -30,7 +30,6 @@ from agentgym.training.rollout.storage import write_text
 
 # Maximum number of characters to show of a traceback, whose last lines name the error.
 _SHOWN_CHARS = 1_500
-# maximum number of reply characters to show
 _SHOWN_REPLY = 300
 
 

@@ -166,7 +166,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Turn user errors into one line and exit code 2."""
+    """Print user errors in one line and exit with code 2."""
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:

@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# Checkpoints are read with torch, which takes seconds to import and is imported on demand.
+# This repeats the trainer's constant, because importing the trainer takes seconds.
 CHECKPOINT = "checkpoint.pt"
 
 

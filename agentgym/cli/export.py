@@ -16,7 +16,6 @@ from agentgym.play.env import tool_env
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.extras import needs_extra
 
-# Name of the helper module, which the exported main.py imports first.
 HELPER = "each_once.py"
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"

@@ -18,7 +18,6 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-# Output paths of templates whose output has a different name.
 _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 

@@ -248,6 +248,6 @@ def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Tra
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return a trajectory's cell; `KeyError` if no ablation recorded it."""
+    """Return a trajectory's cell; `KeyError` if no ablation recorded the trajectory."""
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
     return Cell(**{name: labels[name] for name in Cell._fields})

@@ -305,7 +305,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # draw a bar of length 0 as a stroke
+        if value == 0:
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]
@@ -353,7 +353,6 @@ def _make_drawable(figure: Figure) -> None:
 
 
 def _drawable(text: str) -> str:
-    """Escape invisible characters and characters that the font lacks."""
     font = get_font(findfont("DejaVu Sans"))
     shown = []
     for char in text:

@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep only common instances; policies without common instances remain independent samples."""
+    """Drop instances that one side lacks; policies without common instances stay independent."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -262,7 +262,6 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the effective number of independent draws."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():

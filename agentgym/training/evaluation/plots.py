@@ -68,7 +68,6 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
         set_title(panels[0], world)
         for panel, (metric, label, scale, colour) in zip(panels, _CONTEXT_PANELS, strict=True):
             rates = summarize(rows, ("context",), metric)
-            # A world may have no episodes in some contexts.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
             style = {"facecolor": colour, "edgecolor": colour}
             draw_bars(panel, range(len(contexts)), intervals, [style] * len(contexts), scale=scale)

@@ -208,7 +208,7 @@ def _with_ending(name: str, ending: str) -> str:
 
 
 def levelled_results(results: Sequence[Result]) -> Results:
-    """Return the episodes at the papers' comparison sizes."""
+    """Return the episodes at the sizes at which papers compare policies."""
     results = as_results(results)
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in bare)

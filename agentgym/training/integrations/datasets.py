@@ -72,7 +72,7 @@ class TokenRow(TypedDict):
     Attributes:
         input_ids: The token ids of the last prompt and its reply.
         loss_mask: 1 for ids sampled in the row's steps, 0 elsewhere.
-        logprobs: The sampler's log-probabilities in nats, and 0.0 for other ids. None if a reply
+        logprobs: The sampler's log-probabilities in nats, 0.0 for other ids; None if a reply
             has no log-probabilities.
         prompt_length: The number of ids before the first sampled id.
         advantage: None, to be filled by the trainer.

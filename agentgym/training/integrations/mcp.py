@@ -89,7 +89,7 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world, whose score is printed to stderr at the end.
+    """An episode of a world; the score is printed to stderr at the end.
 
     MCP clients send calls instead of replies, so the world's turn limit does not apply.
     """
@@ -136,7 +136,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 
 
 def build_server(episode: ServedEpisode) -> Server[Any]:
-    """Return an MCP server for an episode, whose calls run in order of arrival in one thread."""
+    """Return an MCP server for an episode; calls run in one thread, in order of arrival."""
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
 

@@ -34,7 +34,7 @@ DIALECT: Dialect = "json"
 
 
 class RecordedEpisode:
-    """A cell of an ablation played over MCP; `write` receives its trajectory once.
+    """A cell of an ablation that is played over MCP; `write` is called once, with the trajectory.
 
     An episode that is closed early keeps its current score; an episode without calls is not
     written.

@@ -78,7 +78,7 @@ class WorldAction(Action):
 
 
 class WorldObservation(Observation):
-    """Change to the observed chat.
+    """Change of the chat since the previous observation.
 
     Attributes:
         keep: How many messages of the previous observation remain.

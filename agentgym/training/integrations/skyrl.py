@@ -5,7 +5,7 @@ SkyRL keeps the history as text. Strategies that edit the context need a custom 
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
-    >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the generator's process too
+    >>> register("my_lists", "ListWorld", items=6, removals=2)
     >>> prompts("my_lists", range(1_000)).to_parquet("train.parquet")
 """
 
@@ -35,7 +35,7 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
 
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
-    """An episode of a world, whose reward comes with the last step.
+    """An episode of a world; the reward comes with the last step.
 
     SkyRL has no truncation signal, so `metadata` and the metrics report truncation. In `extras`,
     `seed` selects the instance. `max_turns`, which SkyRL takes from its generator's configuration

@@ -92,7 +92,7 @@ class ToolEnvironment:
         self._invalid = False
 
     def reset(self, **row: Any) -> str | list[dict[str, Any]]:
-        """Start the episode of a row, whose `seed` selects the instance.
+        """Start the episode of a row; the row's `seed` selects the instance.
 
         Returns:
             The task, which TRL appends to the row's last message; content blocks if the task has
@@ -376,7 +376,6 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description, plus the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.

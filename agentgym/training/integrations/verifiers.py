@@ -234,7 +234,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
-    """Options of the env, whose only agent runs in this process."""
+    """Options of an env with one agent, which runs in this process."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -251,7 +251,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
     """Options of a team's env, to which `env_types` adds one agent per seat.
 
     Attributes:
-        frozen: Seats whose tokens are not trained, such as a fixed opponent's.
+        frozen: Seats whose tokens are not trained, such as the seats of a fixed opponent.
     """
 
     # Each seat waits for the others, so all seats must run concurrently.

@@ -74,7 +74,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Play the episode of a row, whose `seed` selects the instance.
+        """Play the episode of a row; the row's `seed` selects the instance.
 
         Returns:
             The rows of the episode, oldest first. A single row is returned without a list.
@@ -143,7 +143,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # Keep the extra fields of the first turn, except the newest weight version.
+            # Return the extra fields of the first turn, with the newest weight version.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
-# The last columns of AgentLongBench's two tables.
 _BASELINES = ("chance", "last page", "unanswered")
 
 
@@ -195,7 +194,7 @@ def _answer(
     ] = None,
     embed: Annotated[str, "wordllama or package.module:function, instead of BM25."] = "",
 ) -> Iterator[str]:
-    """Let a policy answer the benchmark's rows. The same command resumes an interrupted run."""
+    """Let a policy answer the benchmark's rows. Rerunning the command resumes an interrupted run."""
     asked = PolicyConfig(policy).make("LongContextQA")
     if retrieve_rounds is None:
         causes = list(answer(folder, out, asked))

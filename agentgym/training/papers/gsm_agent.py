@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 # Words of a rejection reason that differ between tasks.
 _OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
-# Token counter for replies without ids.
 Count = Callable[[str], int]
 
 

@@ -201,7 +201,7 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch; entropies with a gradient take more memory."""
+    """Run a model on a batch; gradients of entropies take more memory."""
     if data.shared:
         inputs, places = tree(data.ids, data.attended, model)
     else:
@@ -233,7 +233,7 @@ def logprobs_of(
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return a precision's autocast context."""
+    """Return the autocast context for a precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 

@@ -52,7 +52,7 @@ _SHARED = (
     "max_new_tokens",
     "batch_size",
 )
-# Trial episodes of the teacher, which must solve at least one.
+# Number of trial episodes, of which the teacher must solve at least one.
 _DEMONSTRATIONS = 24
 
 

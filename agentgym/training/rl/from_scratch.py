@@ -48,7 +48,7 @@ class LearnConfig(TaskConfig):
         cloning_steps: Steps of behaviour cloning in the first arm.
         hint_steps: Further cloning steps in all arms and contexts in turn; skipped if there is one
             arm and one context.
-        rl_steps: Further GRPO steps in all arms and contexts in turn.
+        rl_steps: GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
         evaluations: The number of evaluations, with checkpoints, in each of the three phases.
         episodes: Held-out episodes per evaluation.

@@ -42,7 +42,7 @@ class Trainer(Generic[ConfigT]):
     """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
-        model: A causal language model, trained on its device. If the model has PEFT adapters, only
+        model: A causal language model, which is trained on its current device. If the model has PEFT adapters, only
             the adapters are trained and saved.
         env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
@@ -97,7 +97,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
-        """Yield the forward passes of rows, with their indices."""
+        """Yield forward passes of rows, with the row indices."""
         size = self.config.micro_batch
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 

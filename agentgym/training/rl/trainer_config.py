@@ -35,7 +35,7 @@ class TaskConfig(Config):
     Attributes:
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; only the first is combined with all contexts.
-        contexts: Context strategies; each may combine several with `+`.
+        contexts: Context strategies; `+` combines several strategies.
         window: The context window in tokens. If None, tasks with a context strategy use the window
             of LOCA-bench, and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
@@ -134,8 +134,8 @@ class TrainerConfig(Config):
             linearly to a tenth.
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
-            continue exactly as if uninterrupted.
-        timeout: Seconds until a hanging env is abandoned, if the engine supports it.
+            give the same results as an uninterrupted run.
+        timeout: Seconds until a hanging env is abandoned, if the engine supports timeouts.
         micro_batch: Maximum number of rows per forward pass, which does not affect the updates; 0
             for no limit.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.

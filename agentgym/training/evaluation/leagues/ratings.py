@@ -33,8 +33,8 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     """Return each player's Elo points above player 0, with 95 % intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
-    Half an imaginary win and half a loss are added for each pair that met, so estimates stay
-    finite. Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
+    For each pair that met, half a win and half a loss are added, so that estimates stay finite.
+    Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
     An interval has an upper bound only if a chain of wins and draws leads from player 0 to the
     player, and a lower bound only if a chain leads back (Ford 1957). If no games connect the player
