@@ -28,7 +28,7 @@ HELP = """Type a call, such as {example}, or just the name of a tool without arg
   tools   list the tools            state   summarise what you know
   best    show the optimal calls    chat    show the whole chat
   quit    leave (or Ctrl-D)"""
-# The system message is cut here, because the tool schemas would fill the screen.
+# The system message is shortened here, because the tool schemas would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
 _TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"

@@ -62,7 +62,7 @@ class Ablation(Config):
         horizons: Task sizes, measured by `axis`.
         seeds: The number of instances per world and horizon.
         policy: The policy to evaluate; a trained model plays up to `policy.model.batch_size`
-            episodes at once.
+            concurrent episodes.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all worlds.

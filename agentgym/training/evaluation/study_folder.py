@@ -93,7 +93,7 @@ class Study:
         return list(dict.fromkeys(map(column_of, self.runs)))
 
     def cells(self) -> list[Cell]:
-        """Return the cells of all runs without duplicates."""
+        """Return the distinct cells of all runs."""
         cells: dict[Cell, None] = {}
         for run in self.runs:
             cells.update(dict.fromkeys(cells_of(run, column_of(run))))

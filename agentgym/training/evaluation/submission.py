@@ -1,4 +1,4 @@
-"""Submissions: files with the results of a run, which can be checked against the episodes."""
+"""Submissions: files with a run's results, which can be checked against the run's episodes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ from agentgym.world.world import load_world
 TASKS = 1_000_000
 # Number of tasks that `list_tasks` returns; clients can get other tasks by index.
 PREVIEW = 100
-# Name of the only split of a stack without splits.
+# Split name of worlds that have no splits.
 ALL = "all"
 
 
@@ -116,7 +116,7 @@ class Stack:
 
     @cached_property
     def splits(self) -> list[str]:
-        """The split in the stack's options, or else all splits of the world."""
+        """The split in the stack's options; by default, all splits of the world."""
         if self.options.get("split"):
             return [self.options["split"]]
         return [ALL, *filter(self._has, SPLITS)]

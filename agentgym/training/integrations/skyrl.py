@@ -100,8 +100,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world in `skyrl_gym` under the `env_class` `name`. Each process with envs must
-    call this function.
+    """Register a world in `skyrl_gym` under the `env_class` `name`. Each process that makes
+    envs, such as the generator's, must call this function.
     """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(

@@ -194,7 +194,7 @@ def _answer(
     ] = None,
     embed: Annotated[str, "wordllama or package.module:function, instead of BM25."] = "",
 ) -> Iterator[str]:
-    """Let a policy answer the benchmark's rows. Rerunning the command resumes an interrupted run."""
+    """Let a policy answer the benchmark's rows. Rerunning the command resumes a run."""
     asked = PolicyConfig(policy).make("LongContextQA")
     if retrieve_rounds is None:
         causes = list(answer(folder, out, asked))

@@ -28,7 +28,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 MAX_SILENT = 3
 """Consecutive unanswered rows; more have a common cause."""
-_OTHER_LENGTH = 25  # rows per task at lengths outside the benchmark
+_OTHER_LENGTH = 25  # number of rows per task at lengths outside the benchmark
 # Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
 _PUBLISHED_MEASURES = ("setting", "task", "length", "chance")

@@ -306,7 +306,7 @@ def _decompose(
     tasks: Annotated[int, "Problems to draw from templates."] = 1_000,
     seed: Annotated[int, "Seed of the draws from templates."] = 0,
 ) -> Iterator[str | Table]:
-    """Decompose GSM8K problems for SearchWorld, and report why tasks are rejected. The same
+    """Decompose GSM8K problems for SearchWorld, and report why tasks are rejected. Rerunning the
     command resumes an interrupted run.
     """
     problems = load_problems(data, tasks, seed)

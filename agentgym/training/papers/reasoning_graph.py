@@ -31,7 +31,7 @@ FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
-# This many dimensions separate topics, and distances between texts still differ.
+# Maximum number of dimensions of an embedding.
 _DIMENSIONS = 128
 
 

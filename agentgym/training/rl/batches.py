@@ -156,7 +156,7 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each token's share of the objective, one value per episode.
+    """Return one value per episode: the share of each of its tokens in the objective.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
     The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by

@@ -52,7 +52,7 @@ class FineTuneConfig(TaskConfig):
         eval_arms: Arms evaluated before and after training; None for the training arms.
         eval_horizons: Horizons evaluated before and after training; None for the training horizons.
         episodes: Episodes per cell before and after training; 0 skips the evaluations.
-        dtype: See `ModelOptions`, also for `device`; trained weights default to `float32`.
+        dtype: See `ModelOptions`, which also describes `device`; training defaults to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.

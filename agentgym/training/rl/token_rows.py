@@ -32,7 +32,7 @@ class TrainingRow:
 def rows(trajectory: Trajectory) -> list[TrainingRow]:
     """Return an episode's rows in step order, each with replies of one agent.
 
-    Replies without token ids, such as those from frozen seats, are context only.
+    Replies without token ids, such as replies from frozen seats, are used only as context.
 
     Raises:
         ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.

@@ -42,8 +42,8 @@ class Trainer(Generic[ConfigT]):
     """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
-        model: A causal language model, which is trained on its current device. If the model has PEFT adapters, only
-            the adapters are trained and saved.
+        model: A causal language model, which is trained on its current device. If the model has
+            PEFT adapters, only the adapters are trained and saved.
         env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
         curriculum: Selects the env of each step, and replaces `env`.
@@ -220,7 +220,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint's state, or raise `DamagedFileError`."""
-    # Load to the CPU, because the checkpoint's device may not exist here.
+    # Load tensors to the CPU, because the checkpoint's device may not exist here.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
