@@ -29,7 +29,7 @@ from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
-# `World.config_for_horizon` reads this axis; any other axis names a world option.
+# The default axis, which `World.config_for_horizon` reads; other axes are world options.
 HORIZON = "horizon"
 # Labels that, together with the seed, identify a trajectory's cell.
 LABELS = ("world", "arm", "context", "horizon", "policy", "sample")

@@ -239,7 +239,7 @@ def find_levels(
         if all(row.missing for row in bare):
             raise ValueError(
                 f"{policy!r} has no episodes without oracles in {world}, so it has no comparison "
-                "size; run the arm none"
+                "size; also run the arm 'none'"
             )
         wanted = (by_world or {}).get(world, success)
         rates = {}

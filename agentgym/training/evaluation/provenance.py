@@ -36,7 +36,6 @@ SOURCES = ("code", "worlds")
 _NEW = (*SOURCES, "modules")
 # Collector classes that wrap a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
-# Length of digests in messages.
 _SHOWN = 16
 
 

@@ -32,7 +32,7 @@ _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that manages the history itself.
 
-    Raises a `ValueError` that suggests `otherwise` if the env would edit or restart the history.
+    Raises a `ValueError` with the advice `otherwise` if the env would edit or restart the history.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []

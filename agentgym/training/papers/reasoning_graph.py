@@ -31,7 +31,6 @@ FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
-# Maximum number of dimensions of an embedding.
 _DIMENSIONS = 128
 
 
@@ -59,7 +58,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
-        """Return the share of steps of a kind, without the first step; NaN if no steps remain."""
+        """Return the share of steps that have a kind, without the first step; NaN if none remain."""
         kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 

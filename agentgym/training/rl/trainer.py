@@ -200,7 +200,6 @@ class Trainer(Generic[ConfigT]):
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # If the model has adapters, only the adapters are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights

@@ -136,8 +136,8 @@ class TrainerConfig(Config):
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             give the same results as an uninterrupted run.
         timeout: Seconds until a hanging env is abandoned, if the engine supports timeouts.
-        micro_batch: Maximum number of rows per forward pass, which does not affect the updates; 0
-            for no limit.
+        micro_batch: Maximum number of rows per forward pass; 0 for no limit. The number does not
+            affect the updates.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
         tensorboard: Whether to log to TensorBoard (requires the extra `tensorboard`).

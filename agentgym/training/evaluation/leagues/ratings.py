@@ -46,7 +46,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}
         if len(pair) < 2 or not pair <= set(range(players)):
-            raise ValueError(f"a game needs two different players from 0 to {players - 1}")
+            raise ValueError(f"a game needs two different player numbers from 0 to {players - 1}")
     instances = {outcome.instance for outcome in outcomes}
     strength, variance = _fit(_Games.of(outcomes, players))
     half = np.full(players - 1, inf)
