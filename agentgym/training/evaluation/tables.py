@@ -77,7 +77,7 @@ def _head(policy: str) -> str:
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format shares as percentages: `57.5 [50.0, 65.0]`, with bounds if missing episodes could change the result."""
+    """Format a share in percent, such as `57.5 [50.0, 65.0]`, with bounds for missing episodes."""
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
     if isnan(interval.value):
