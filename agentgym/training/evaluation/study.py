@@ -116,7 +116,7 @@ def run_ablation(
         missing = [cell for cell in cells if cell not in done]
         on_progress(len(cells) - len(missing))
         threads = _cells_at_once(ablation, model)
-        # A temporary outage may make all concurrent cells fail, so tolerate two rounds of failures.
+        # A temporary outage may make all concurrent cells fail, so tolerate two failed rounds.
         losses = _Losses(missing, 2 * max(workers, threads))
         for ended in _play_all(ablation, missing, workers, threads, model):
             log.append(ended.line)

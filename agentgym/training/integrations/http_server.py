@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Hosts that only this machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Maximum number of open connections; the clients of an episode need far fewer.
+# Maximum number of connections; an episode's clients need far fewer.
 MAX_CONNECTIONS = 128
 # Time limit of a request, which may wait in a full queue before its program runs.
 REQUEST_SECONDS = 900.0
