@@ -160,7 +160,7 @@ def play(
         Path | None, typer.Option(help="Append the episode to this log (JSONL) at the end.")
     ] = None,
 ) -> None:
-    """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
+    """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D quits."""
     with exit_on_user_error():
         env = make(
             env_id, oracles=oracles, labels=True, **parse_world_options(options, taken=_TAKEN)

@@ -34,7 +34,7 @@ _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
 SOURCES = ("code", "worlds")
 # Fields that older folders may lack.
 _NEW = (*SOURCES, "modules")
-# Collector classes that wrap a policy in their attribute `policy`.
+# Collector classes that store a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
 _SHOWN = 16
 

@@ -43,7 +43,7 @@ class Interval:
     value: float
     low: float
     high: float
-    p_value: float | None = None  # not nan, which is not equal to itself
+    p_value: float | None = None  # nan is unequal to itself
     count: int = field(default=0, compare=False)
     missing: int = field(default=0, compare=False)
     worst: float = field(default=nan, compare=False)

@@ -52,7 +52,7 @@ class ChatRow(EpisodeFacts):
         episode_id: The same for all rows of an episode, and unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.
         truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
-        failure: Why the episode is invalid, such as a dead worker; empty if it is valid.
+        failure: The reason why the episode is invalid, such as a dead worker; empty if valid.
     """
 
     messages: list[dict[str, Any]]

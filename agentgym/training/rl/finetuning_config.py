@@ -43,7 +43,7 @@ class FineTuneConfig(TaskConfig):
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
         curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a
-            step's success rate reaches `threshold`. `hints` gradually replaces the last arm by
+            step's success rate reaches `threshold`. `hints` gradually replaces the last arm with
             the first.
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.

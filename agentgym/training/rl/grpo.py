@@ -293,7 +293,7 @@ def _compared(
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return each step's discounted sum of the rewards from that step on."""
+    """Return, for each step, the discounted sum of the rewards from that step on."""
     backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
     return list(backwards)[:0:-1]
 

@@ -81,7 +81,7 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Remove the points after a step of a phase."""
+        """Remove the points after the given phase and step."""
         # A resumed run repeats the steps after its last checkpoint.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]

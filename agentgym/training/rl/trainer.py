@@ -316,7 +316,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each step of a metrics file, with the step's line."""
+    """Yield the step and text of each line of a metrics file."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")
