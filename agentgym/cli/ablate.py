@@ -87,7 +87,7 @@ _SIZES = (
     f"Task sizes, comma-separated: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 )
 
-# An agent with a slight deficit of each type, so that every oracle has something to repair.
+# A scripted policy that makes a few errors of each kind, so that every oracle can help it.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 
 ArmList = Annotated[
@@ -178,7 +178,7 @@ def ablate(
         _check_windows(ablations[0], window)
         for ablation in ablations:
             prepare_ablation(ablation, out)
-            if ablation.policy.is_model:  # load now, so that a missing model fails early
+            if ablation.policy.is_model:  # report a missing model before playing
                 ablation.policy.make(ablation.worlds[0])
     _play(ablations, out, workers)
 

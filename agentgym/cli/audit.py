@@ -28,9 +28,8 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# The error is at the end of a traceback.
+# Maximum number of characters to show of a traceback, whose last lines name the error.
 _SHOWN_CHARS = 1_500
-# maximum number of reply characters to show
 _SHOWN_REPLY = 300
 
 
@@ -56,7 +55,7 @@ def audit(
     options: Options = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
 ) -> None:
-    """Play shortcuts that avoid a world's task; exit with 1 if one earns more than chance."""
+    """Play policies that take shortcuts; exit with 1 if one earns more than chance."""
     with exit_on_user_error():
         check_int("episodes", episodes, 1, 100_000)  # the bounds of `AuditConfig.seeds`
         config = AuditConfig(world, episodes, demonstrations, parse_options(options), splits)
@@ -112,7 +111,7 @@ def fuzz(
     texts: Annotated[int, typer.Option(help="Replies per id.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")] = 0,
 ) -> None:
-    """Play hostile, mutated and random replies and check every step; exit with 1 on a violation."""
+    """Send hostile, mutated and random replies and check every step; exit with 1 on a violation."""
     with exit_on_user_error():
         campaign = Campaign(ids or (), texts=texts, seed=seed)
     with Progress(

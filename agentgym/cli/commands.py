@@ -183,7 +183,7 @@ def main() -> None:
     The working folder may contain somebody else's run, so only modules named on the command line
     may be imported from it.
     """
-    # Python subprocesses, such as `python -c`, would otherwise import from the working folder.
+    # Prevent Python subprocesses from importing modules from the working folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():
@@ -195,7 +195,7 @@ def main() -> None:
 
 
 def named_modules(arguments: Iterable[str]) -> list[str]:
-    """Return the modules in arguments such as `package.module:factory`."""
-    # A downloaded file or folder may have any name.
+    """Return the module names in arguments such as `package.module:factory`."""
+    # Ignore paths, because the name of a downloaded file could look like a module name.
     words = (argument for argument in arguments if not Path(argument).exists())
     return [module for word in words for module in _MODULE.findall(word)]

@@ -38,10 +38,10 @@ from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
-# The label is the name before `=`; policy options follow a `:`, and paths contain slashes.
+# Labels contain no `:` or `/`, so an `=` in policy options or in a path does not end a label.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Tables have a fixed width in files and pipes.
+# Tables that are redirected to a file or a pipe have a fixed width.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
@@ -166,7 +166,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Turn user errors into one line and exit code 2."""
+    """Print user errors in one line and exit with code 2."""
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
@@ -177,7 +177,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """After an error, print that the run can resume if any progress was saved."""
+    """Turn errors into an exit code, with a hint to resume if progress was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
@@ -285,7 +285,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return a model's options; None keeps the default."""
+    """Return a model's options; arguments of None keep their defaults."""
     given: dict[str, Any] = {
         "device": device,
         "dtype": dtype,

@@ -30,10 +30,10 @@ from agentgym.training.viewer.log_lines import is_trajectory
 
 # Suffix of the files that receive damaged parts.
 SIDE = ".damaged"
-# Replays take seconds for small worlds, and a few minutes for offices.
+# Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# The module that reads this file is slow, so it is imported on demand.
+# This repeats the trainer's constant, because importing the trainer takes seconds.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -86,7 +86,7 @@ class FileFault:
 def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
     """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
-    Raises ValueError if there is no run, RunLockedError while it is being written.
+    Raises ValueError if there is no run, and RunLockedError if the run is being written.
     """
     if not run.exists():
         raise ValueError(f"{run} does not exist; name a run folder or a log")
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# For each file: a function that reads it, and the cost of moving it aside.
+# For each file: a function that reads it, and the consequence of moving it aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

@@ -69,7 +69,7 @@ def list_worlds(
         bool, typer.Option("--all", help="Include presets and teams, without shortening lines.")
     ] = False,
 ) -> None:
-    """List the worlds; search words or --all include presets and teams."""
+    """List the worlds; with search words or --all, also list presets and teams."""
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())
@@ -139,7 +139,7 @@ def rollout(
     out: LogFile = None,
     show: ShowChats = False,
 ) -> None:
-    """Let a policy play a world. With --out, an interrupted command resumes."""
+    """Let a policy play a world. With --out, rerunning an interrupted command resumes it."""
     with exit_on_user_error():
         if len(policy) > 1 and not all(map(read_seats, policy)):
             raise ValueError(

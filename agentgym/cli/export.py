@@ -16,7 +16,6 @@ from agentgym.play.env import tool_env
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.extras import needs_extra
 
-# The exported main.py imports this module first.
 HELPER = "each_once.py"
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
@@ -65,7 +64,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's program files, plus a helper module that runs each `main` only once."""
+    """Return a task's program files and a helper module that caches calls of `main`."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):

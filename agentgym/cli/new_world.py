@@ -22,7 +22,7 @@ _FILES = {
     _TEMPLATES / "world.py.template": "$package/world.py",
     _TEMPLATES / "test_world.py.template": "tests/test_world.py",
 }
-# Reserved names that Python's list of modules omits.
+# Reserved names that are missing from `sys.stdlib_module_names`.
 _TAKEN = ("agentgym", "tests", "test")
 
 
@@ -32,7 +32,7 @@ def new_world(
         Path | None, typer.Option(help="Folder of the package; by default its name, here.")
     ] = None,
 ) -> None:
-    """Create a small package with a world that satisfies all laws, and its tests."""
+    """Create a small package with an example world and its tests."""
     with exit_on_user_error():
         package, folder = _package(name), out or Path(name)
         words = {"package": package, "world": _class_name(package), "distribution": DISTRIBUTION}
@@ -49,8 +49,8 @@ def _package(name: str) -> str:
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
     if not usable or package in (*sys.stdlib_module_names, *_TAKEN):
         raise ValueError(
-            f"{name!r} is not a valid package name; use lower-case letters, digits and _, and no "
-            "standard library module"
+            f"{name!r} is not a valid package name; use lower-case letters, digits and _, but "
+            "not the name of a standard library module"
         )
     installed = importlib.util.find_spec(package)
     if installed is not None and installed.origin is not None:  # a namespace package has no origin

@@ -18,7 +18,6 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-# Output paths of templates that are stored under another name.
 _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 
@@ -35,10 +34,10 @@ def package(
     ] = [],  # noqa: B006
     name: Annotated[str, typer.Option(help="Name of the package; by default the world's.")] = "",
 ) -> None:
-    """Write a package of a world, with its oracles and context, for OpenEnv or the verifiers hub."""
+    """Package a world with oracles and context strategies for OpenEnv or the verifiers hub."""
     with exit_on_user_error():
         given = parse_options(options)
-        # Only verifiers can play all seats of a team.
+        # Packages for verifiers can play all seats of a team, and packages for OpenEnv only one.
         make_spec = registry.one_agent_spec if target == "openenv" else registry.spec
         spec = make_spec(env_id, **given)
         short = spec.name.lower()

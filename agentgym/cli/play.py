@@ -28,7 +28,7 @@ HELP = """Type a call, such as {example}, or just the name of a tool without arg
   tools   list the tools            state   summarise what you know
   best    show the optimal calls    chat    show the whole chat
   quit    leave (or Ctrl-D)"""
-# The system message is cut here, because the tool schemas would fill the screen.
+# The system message is shortened here, because the tool schemas would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
 _TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"
@@ -43,7 +43,7 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        # Distinguishes the agents of a team by their system messages.
+        # Number of shown messages by system message, because each agent of a team has its own chat.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": self._help,
@@ -109,7 +109,7 @@ class TerminalGame:
             return line
         if line in self._tool_names():
             line = f"{line}()"
-        # The env expects a code block and reports errors in it.
+        # Wrap a call in a code block, as the env expects; the env reports errors in the call.
         if _CALL.fullmatch(line):
             return f"{_FENCE}\n{line}\n```"
         return line if self._world is not None and self._world.final_answer(line) else None
@@ -160,7 +160,7 @@ def play(
         Path | None, typer.Option(help="Append the episode to this log (JSONL) at the end.")
     ] = None,
 ) -> None:
-    """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
+    """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D quits."""
     with exit_on_user_error():
         env = make(
             env_id, oracles=oracles, labels=True, **parse_world_options(options, taken=_TAKEN)
@@ -185,7 +185,7 @@ def play(
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
-    # An abandoned episode does not measure its player and is not scored.
+    # An abandoned episode is recorded as a failure and is not scored.
     trajectory = game.episode.trajectory("" if game.episode.over else "abandoned")
     if out is not None and trajectory.steps:
         with exit_on_user_error():

@@ -100,7 +100,10 @@ def serve(
     with exit_on_user_error():
         if openenv:
             if any((stdio, out, sizes, agent, seed, episodes != 1)):
-                raise ValueError("--openenv requires --http, and the clients choose the episodes")
+                raise ValueError(
+                    "--openenv requires --http and excludes --stdio, --out, --horizons, "
+                    "--agent, --seed or --episodes"
+                )
             _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)
             return
         if len(targets) > 1:

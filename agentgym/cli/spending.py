@@ -51,8 +51,9 @@ def parse_price(text: str) -> Price:
 def limit_cost(
     policies: Sequence[PolicyConfig], prices: Sequence[Price], most: float | None, out: Path
 ) -> list[PolicyConfig]:
-    """Make endpoint policies stop before a request exceeds the maximum cost, which includes earlier
-    runs in `out`.
+    """Make endpoint policies stop before a request would exceed the maximum cost.
+
+    The cost of earlier runs in `out` counts towards the maximum.
 
     Raises ValueError if a price is missing, or if no policy uses an endpoint.
     """

@@ -35,7 +35,7 @@ def _shown(char: str) -> str:
 class PlainStream:
     """Text stream that escapes control characters.
 
-    `rich` finds the original stream in `rich_proxied_file` for its own control sequences.
+    The attribute `rich_proxied_file` gives the library `rich` access to the original stream.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -57,7 +57,7 @@ class PlainStream:
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Escape control characters in everything that this block prints."""
+    """Escape control characters in all output of a `with` block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_plain(stream) for stream in before)
     try:
@@ -71,7 +71,7 @@ def _plain(stream: Any) -> Any:
 
 
 class PlainConsole(Console):
-    """Console that escapes control characters in text and tables, and interprets no markup.
+    """Console that escapes control characters in text and tables, and ignores markup.
 
     The console's own colours and cursor movements still work.
     """

@@ -234,7 +234,7 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    # Sources are compared by name, because their class differs between typer releases.
+    # Compare parameter sources by name, because their class differs between typer releases.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):

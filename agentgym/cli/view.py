@@ -49,7 +49,7 @@ def view(
             return
         server = ViewerServer(index, view_of, port)
     typer.echo(f"serving {', '.join(map(str, runs))} at {server.url} (press Ctrl-C to stop)")
-    sys.stdout.flush()  # A program behind a pipe may be waiting for the address.
+    sys.stdout.flush()  # a program may read the URL from a pipe
     if browser:
         webbrowser.open(server.url)
     try:

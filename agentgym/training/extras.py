@@ -26,8 +26,8 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").startswith("agentgym"):  # a bug, not a missing extra
             raise
-        # If calls are nested, the outermost purpose is familiar to the user, and the innermost
-        # cause names the package.
+        # In nested calls, report the outermost purpose and the innermost cause, which names the
+        # missing package.
         cause = error.__cause__ if isinstance(error, MissingExtraError) else error
         raise MissingExtraError(
             f"{purpose} needs its extra: {install_command(extra)} ({cause})"

@@ -1,6 +1,7 @@
 """Scoring of trajectories: ablations, confidence intervals, tables, figures and the report.
 
-Papers register their additions with `register_paper`. Figures require the extra `cli`.
+Each module of `papers` registers its benchmark with `register_paper`. Figures require the extra
+`cli`.
 """
 
 from typing import TYPE_CHECKING

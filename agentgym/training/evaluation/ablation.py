@@ -29,7 +29,7 @@ from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
-# `World.config_for_horizon` reads this axis; any other axis names a world option.
+# The default axis, which `World.config_for_horizon` reads; other axes are world options.
 HORIZON = "horizon"
 # Labels that, together with the seed, identify a trajectory's cell.
 LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
@@ -62,16 +62,17 @@ class Ablation(Config):
         horizons: Task sizes, measured by `axis`.
         seeds: The number of instances per world and horizon.
         policy: The policy to evaluate; a trained model plays up to `policy.model.batch_size`
-            episodes at once.
+            concurrent episodes.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all worlds.
-        contexts: Context strategies to compare; each may join several with `+` and give arguments,
-            as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
-        window: The context window in tokens. If None, runs with a strategy use the paper's window,
-            and other runs have no limit.
-        axis: The measure of size: `horizon`, an optimal policy's turns
-            (`World.config_for_horizon`), or a world option.
+        contexts: Context strategies to compare, with optional arguments as in
+            `clear_results:trigger=60k:keep=3`; `+` combines strategies. `none` only trims the
+            history to the window.
+        window: The context window in tokens. If None, runs with a context strategy use LOCA-bench's
+            window, and other runs have no limit.
+        axis: The measure of task size: `horizon` (an optimal policy's turns; see
+            `World.config_for_horizon`), or the name of a world option.
         samples: Episodes per instance.
 
     Raises:
@@ -216,7 +217,7 @@ class Ablation(Config):
 
 
 def shortest_arm(arm: str) -> str:
-    """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
+    """Return an arm's canonical spelling, such as `S0.5P` for `P1S0.50`."""
     order = "SPH"  # in the paper's order
     parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
     return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
@@ -233,7 +234,7 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return a run's context window; with a strategy, the default is the paper's window."""
+    """Return a run's context window; LOCA-bench's by default if there is a context strategy."""
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
@@ -247,6 +248,6 @@ def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Tra
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return a trajectory's cell; `KeyError` if no ablation recorded it."""
+    """Return a trajectory's cell; `KeyError` if no ablation recorded the trajectory."""
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
     return Cell(**{name: labels[name] for name in Cell._fields})

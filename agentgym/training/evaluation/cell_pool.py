@@ -1,4 +1,4 @@
-"""Thread and process pools for cells. A killed worker costs only its cell, which is retried."""
+"""Thread and process pools for cells. If a worker is killed, its cells are retried."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True, slots=True)
 class Lost(Generic[CellT]):
-    """A cell whose worker was killed every time."""
+    """A cell whose worker process was killed in every attempt."""
 
     cell: CellT
     cause: str
@@ -46,7 +46,7 @@ class _Worker(Generic[CellT]):
 
     def send(self, cells: Sequence[CellT]) -> None:
         self.cells.extend(cells)
-        with suppress(OSError):  # a dead worker fails on `recv`
+        with suppress(OSError):  # `read` reports a dead worker
             self.connection.send(cells)
 
     def read(self) -> Any:
@@ -56,7 +56,7 @@ class _Worker(Generic[CellT]):
             self.process.join(GRACE)
             self.close()
             if self.process.exitcode == UNGUARDED:
-                # The user must change the script; a traceback would only show the calling line.
+                # The user's script lacks a main guard, which a traceback would not show.
                 raise SystemExit(f"error: {describe_exit(UNGUARDED)}") from None
             raise _Killed(describe_exit(self.process.exitcode)) from None
         if not succeeded:
@@ -116,7 +116,7 @@ class _Waiting(Generic[CellT]):
         return next(self._batches, ()) or (self._again.popleft() if self._again else ())
 
     def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Requeue a killed worker's cells, but yield the running cell after its last attempt."""
+        """Requeue a killed worker's cells; yield the running cell if it has no attempts left."""
         cell, *others = cells
         if others:
             self._again.append(others)

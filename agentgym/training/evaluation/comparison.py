@@ -37,7 +37,8 @@ from agentgym.training.evaluation.tables import (
 
 # Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# Maximum distance from `LEVEL` to the bounds of a comparison size's interval.
+# A size is used for comparison only if the interval of its success rate is within this distance
+# of `LEVEL`.
 NEAR = 0.25
 
 
@@ -238,7 +239,7 @@ def find_levels(
         if all(row.missing for row in bare):
             raise ValueError(
                 f"{policy!r} has no episodes without oracles in {world}, so it has no comparison "
-                "size; run the arm none"
+                "size; also run the arm 'none'"
             )
         wanted = (by_world or {}).get(world, success)
         rates = {}

@@ -127,7 +127,7 @@ def new_figure(width: float, height: float) -> Figure:
 def new_grid(
     count: int, rows: int, height: float, most: int = 5, sharey: bool = True
 ) -> tuple[Figure, list[Sequence[Axes]]]:
-    """Return a figure one or two page columns wide, with `count` columns of `rows` panels.
+    """Return a figure that is one or two page columns wide, with `count` columns of `rows` panels.
 
     Each panel is `height` inches high, and each row has at most `most` columns.
     """
@@ -305,7 +305,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # draw empty bars as strokes
+        if value == 0:
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]
@@ -353,7 +353,6 @@ def _make_drawable(figure: Figure) -> None:
 
 
 def _drawable(text: str) -> str:
-    """Escape invisible characters and characters that the font lacks."""
     font = get_font(findfont("DejaVu Sans"))
     shown = []
     for char in text:

@@ -2,8 +2,8 @@
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. Each pair of
 world and seed is one cluster, because its instances resemble each other in every arm and horizon.
-Seeds also share a cluster if a policy's first prompt and reply agree: sampling depends only on the
-prompt, so the episodes are not independent. Worlds are fixed strata.
+Two seeds also share a cluster if a policy had the same first prompt and reply for both: sampling
+depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
 Estimates use the played episodes. Worst and best rates count all missing episodes as failed or as
 solved.
@@ -37,7 +37,7 @@ TOKENS = (
 )
 # Metrics that are counts, not shares.
 COUNTS = (*TOKENS, "edits", "calls")
-# Marks the worlds of one policy if two compared policies share no instances.
+# Suffix of one policy's world names if two compared policies share no instances.
 _ELSEWHERE = "elsewhere"
 
 
@@ -73,10 +73,10 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Episodes are grouped by the fields `by` of `Result`. The metrics are `success`, `step_accuracy`
-    (an episode's share of optimal steps), `alive_step_accuracy` (only among steps taken while
-    success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the
-    metric are omitted; if all are omitted, the value is nan.
+    Episodes are grouped by the fields of `Result` that `by` names. The metrics are `success`,
+    `step_accuracy` (an episode's share of optimal steps), `alive_step_accuracy` (only among steps
+    taken while success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes
+    without the metric are omitted; if all are omitted, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep only common instances; policies without common instances remain independent samples."""
+    """Drop instances that one side lacks; policies without common instances stay independent."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -197,7 +197,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each combination of field values to the first member of its cluster."""
+    """Map each combination of values of `fields` to the first combination in its cluster."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:
@@ -239,7 +239,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
             for seed, value in cell.items():
                 shift = weight * (value - middle) / (len(cell) * len(cells))
                 shifts[column[cluster_of[world, seed]]] += shift
-    # Worlds with one cluster form a common stratum.
+    # Worlds that have only one cluster are merged into one stratum.
     single = sum(count == 1 for count in sizes.values())
     factors = []
     for name, _ in clusters:
@@ -262,7 +262,6 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return how many equally weighted draws would give the same variance."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -277,7 +276,7 @@ def _unbias(size: int, clusters: int) -> float:
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return seed means by cell, and append the smallest possible changes to `steps`."""
+    """Return means by cell and seed; append each mean's smallest possible change to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:

@@ -28,7 +28,7 @@ class Results(list[Result]):
         return [*self, *self.missing]
 
     def where(self, keep: Callable[[Result], bool]) -> Results:
-        """Filter played and missing episodes."""
+        """Return the episodes, played or missing, for which `keep` is true."""
         return Results(filter(keep, self), filter(keep, self.missing))
 
     def by(self, field: str) -> dict[str, Results]:
@@ -66,12 +66,12 @@ def _absent(results: Sequence[Result]) -> Iterator[Result]:
 
 
 def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
-    """Return the record of a cell without metrics."""
+    """Return the record of a missing episode."""
     return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 
 def filled(rows: Iterable[Result], hits: int) -> list[Result]:
-    """Replace each missing episode with a one-step episode: failed if `hits` is 0, optimal if 1."""
+    """Replace each missing episode with a one-step episode, which is optimal if `hits` is 1."""
     figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]

@@ -68,7 +68,6 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
         set_title(panels[0], world)
         for panel, (metric, label, scale, colour) in zip(panels, _CONTEXT_PANELS, strict=True):
             rates = summarize(rows, ("context",), metric)
-            # A world may lack some contexts.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
             style = {"facecolor": colour, "edgecolor": colour}
             draw_bars(panel, range(len(contexts)), intervals, [style] * len(contexts), scale=scale)
@@ -183,7 +182,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
 
 @figure_style()
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw intervention effects by policy, averaged over worlds, from `level_horizons` (figure 6a)."""
+    """Draw intervention effects by policy, averaged over worlds (figure 6a)."""
     results = as_results(results)
     policies = list(results.by("policy"))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}

@@ -34,9 +34,8 @@ _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
 SOURCES = ("code", "worlds")
 # Fields that older folders may lack.
 _NEW = (*SOURCES, "modules")
-# Collector classes that wrap a policy in their attribute `policy`.
+# Collector classes that store a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
-# Length of digests in messages.
 _SHOWN = 16
 
 
@@ -127,7 +126,7 @@ def _source_digest(owner: Any) -> str:
         return ""
 
 
-@lru_cache(maxsize=1)  # edits do not affect loaded code
+@lru_cache(maxsize=1)  # edited files do not affect modules that are already loaded
 def _package_digest() -> str:
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
@@ -138,7 +137,7 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's own code, outside installed packages."""
+    """Return a digest of a world's module and its imports, excluding installed packages."""
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -147,9 +146,7 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and its imports outside installed packages, without importing
-    them.
-    """
+    """Return digests of the source files of a module and its imports, excluding packages."""
     files: dict[str, Path] = {}
     waiting = [module]
     while waiting:

@@ -76,8 +76,8 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        place: The position of the paper's presets; the first preset of all is the default of
-            `agentgym ablate`.
+        place: The paper's sort key; `agentgym ablate` defaults to the first paper's first
+            preset.
         sizes: The meaning of the presets' horizons, shown in the help of `--horizons`.
         applies: A function that selects the benchmark's episodes.
         headline: Whether the paper's tables precede the arm and context tables.

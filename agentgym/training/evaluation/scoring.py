@@ -25,7 +25,7 @@ CELL = ("policy", "world", "arm", "context", "horizon")
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 # Truncation reasons that mean the model's context window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# Prefixes of endpoint failures that report an exceeded window.
+# Prefixes of endpoint errors which mean that the context window was exceeded.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
 # Wrappers that have a budget but are not context strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
@@ -43,7 +43,7 @@ class Result:
         calls: The number of tool calls, including calls made by the policy's code.
         instance: A digest of everything that determines the instance, so all arms share it.
         opening: A digest of the first prompt and reply, which detects repeated samples; empty for
-            scripted policies, which draw by instance.
+            scripted policies, which are deterministic for each instance.
         missing: `lost`, `invalid` or `not played` if the episode has no metrics.
     """
 
@@ -261,7 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes or, with opponents, of games won by another seat."""
+    """Return the share of solved episodes; with opponents, the share of games that others won."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
@@ -281,7 +281,7 @@ def evaluate(
     """Return the success rate on seeds 0, 1, ..., which training does not use.
 
     Raises:
-        RuntimeError: Every episode is a failure.
+        RuntimeError: Every episode failed.
     """
     rivals = opponents or {}
     with Collector(env, num_envs) as collector:

@@ -43,7 +43,7 @@ class Interval:
     value: float
     low: float
     high: float
-    p_value: float | None = None  # nan would differ from itself
+    p_value: float | None = None  # nan is unequal to itself
     count: int = field(default=0, compare=False)
     missing: int = field(default=0, compare=False)
     worst: float = field(default=nan, compare=False)
@@ -76,14 +76,14 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, the mean of the clusters' contributions (`parts`).
+    """Return the Wilson interval of a share, given the contribution of each cluster (`parts`).
 
     `freedom` is the variance's degrees of freedom, `draws` the effective number of episodes if no
     variance is observed, and `most` the maximum effective number.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
-    # At 0 or 1, or with one cluster, no variance is observed, and draws are assumed independent.
+    # If the share is 0 or 1, or there is one cluster, no variance is observed; assume independence.
     one_each = draws == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = min(most, value * (1 - value) / variance), t_quantile(freedom)
@@ -93,14 +93,14 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, the mean of the contributions `parts`.
+    """Return the interval and p-value of a difference, given each cluster's contribution (`parts`).
 
     The artificial clusters contribute `change` and `-change`; `bound` is the largest possible
     difference.
     """
     padded = np.append(parts, [change, -change])
-    # Bonett and Price assume binary outcomes with one pair per seed. Other variances are estimated,
-    # with Student's t; the artificial clusters matter only if the real clusters hardly differ.
+    # Bonett and Price assume binary outcomes with one pair per seed. For other
+    # outcomes, use Student's t; artificial clusters matter only if the real clusters hardly differ.
     if change == 1.0 and np.allclose(parts, np.round(parts)):
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))
@@ -109,17 +109,17 @@ def around_zero(
         error = sqrt(
             max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
         )
-    if not error:  # for example, equal token counts
+    if not error:  # all values are equal
         return Interval(total, total, total, 1.0)
     half = t_quantile(freedom) * error
     low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
-@lru_cache  # the same few values recur
+@lru_cache  # most calls repeat a few arguments
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # the largest quantile is 12.7
+    low, high = 0.0, 16.0  # with one degree of freedom, the quantile is 12.7
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:

@@ -39,7 +39,7 @@ from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.seat_policies import adapt
 from agentgym.training.rollout.storage import write_text
 
-# After three deaths, the cell itself probably kills its worker.
+# If a cell's worker dies three times, the cell probably causes the deaths.
 RETRIES = 2
 
 
@@ -91,10 +91,11 @@ def run_ablation(
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories.
-        workers: The number of processes. A trained model, or a policy that supports several
-            episodes at once (`UserPolicy.parallel_episodes`), always runs in this process.
+        workers: The number of processes. A trained model, or a policy that supports
+            concurrent episodes (`UserPolicy.parallel_episodes`), always runs in this process.
         on_progress: Called with the number of existing episodes, then with 1 for each new episode.
-        on_loss: Called with each lost cell and the cause. By default, a warning counts lost cells.
+        on_loss: Called with each lost cell and the cause. By default, a warning
+            reports the number of lost cells.
         player: A policy object or loaded model that replaces `ablation.policy`.
 
     Raises:
@@ -115,7 +116,7 @@ def run_ablation(
         missing = [cell for cell in cells if cell not in done]
         on_progress(len(cells) - len(missing))
         threads = _cells_at_once(ablation, model)
-        # Two rounds, since a temporary cause may make a whole round fail.
+        # A temporary outage may make all concurrent cells fail, so tolerate two failed rounds.
         losses = _Losses(missing, 2 * max(workers, threads))
         for ended in _play_all(ablation, missing, workers, threads, model):
             log.append(ended.line)
@@ -161,7 +162,7 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
     if not ablation.policy.module:
         return 1
     own = adapt(ablation.policy.make(ablation.worlds[0]))
-    # A policy shared between episodes must keep their states apart.
+    # If several episodes share a serial policy, play one episode at a time.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
     return own.parallel_episodes

@@ -93,7 +93,7 @@ class Study:
         return list(dict.fromkeys(map(column_of, self.runs)))
 
     def cells(self) -> list[Cell]:
-        """Return the cells of all runs without duplicates."""
+        """Return the distinct cells of all runs."""
         cells: dict[Cell, None] = {}
         for run in self.runs:
             cells.update(dict.fromkeys(cells_of(run, column_of(run))))
@@ -152,7 +152,7 @@ def _default_settings() -> Mapping[str, Any]:
 
 
 def column_of(run: Mapping[str, Any]) -> str:
-    """Return the column of a run's policy."""
+    """Return the name of a run's policy in tables."""
     return str(run["policy"]["label"] or run["policy"]["name"])
 
 
@@ -221,7 +221,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # only logs with settings need cell labels
+            if study.runs:  # without settings, trajectories need no cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

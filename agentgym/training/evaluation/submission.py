@@ -1,4 +1,4 @@
-"""Submissions: files with the results of a run, which can be checked against the episodes."""
+"""Submissions: files with a run's results, which can be checked against the run's episodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 SUBMISSION = "submission.json"
 # The split that training does not use.
 SPLIT = "test"
-# Replays take seconds for small worlds, and minutes for offices.
+# Replays take seconds for small worlds, and minutes for office worlds.
 REPLAYS = 200
 # Maximum number of objections to list per kind.
 _SHOWN = 5

@@ -16,8 +16,8 @@ from agentgym.training.evaluation.statistics import Interval
 # title, header and rows
 Table = tuple[str, list[str], list[list[str]]]
 
-# Tables warn below this number: at 20 episodes, a rate's interval still extends 20 points either
-# way.
+# Tables warn about cells with fewer episodes than this; with 20 episodes, a rate's interval extends
+# up to 20 points to either side.
 MIN_EPISODES = 20
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _HINTS = {**INTERVENTIONS, "C": "communication"}
@@ -77,7 +77,7 @@ def _head(policy: str) -> str:
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format shares as percentages: `57.5 [50.0, 65.0]`, with bounds if missing episodes matter."""
+    """Format a share in percent, such as `57.5 [50.0, 65.0]`, with bounds for missing episodes."""
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
     if isnan(interval.value):
@@ -89,7 +89,7 @@ def percent(interval: Interval, signed: bool = False) -> str:
 
 
 def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:
-    """Format the interval of a key, or return "" if there is none."""
+    """Format `intervals[key]` as percentages, or return "" if the key is missing."""
     return percent(intervals[key], signed) if key in intervals else ""
 
 

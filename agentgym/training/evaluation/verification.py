@@ -25,7 +25,7 @@ _DETAILS = ("score", "calls", "errors", "ended")
 
 
 def contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    """Return the first contradiction in an episode of a study or of a log, or an empty string. An
+    """Return the first contradiction in a recorded episode, or an empty string. An
     env that cannot be made raises `ValueError` or `ImportError`.
     """
     found = _of_labels(study, trajectory) or _of_scores(trajectory)

@@ -32,7 +32,7 @@ _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that manages the history itself.
 
-    Stacks that do not suit the trainer raise an error that suggests `otherwise`.
+    Raises a `ValueError` with the advice `otherwise` if the env would edit or restart the history.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -55,7 +55,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
-    """End an episode with its current score, and return the result of a step."""
+    """End an episode with its current score; return the same values as `env.step`."""
     inner: Any = env.unwrapped
     outcome: tuple[Any, ...] = inner.truncate(reason)
     return outcome

@@ -38,8 +38,7 @@ class EpisodeFacts(TypedDict):
 class ChatRow(EpisodeFacts):
     """A segment of an episode as chat-completions messages.
 
-    `tools` and `labels` are JSON strings, because Arrow columns would merge the schemas of all
-    tools;
+    `tools` and `labels` are JSON strings, because Arrow would merge the schemas of all tools;
     pass `json.loads(row["tools"])` to chat templates. To train on replies exactly as written, put
     `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 
@@ -53,7 +52,7 @@ class ChatRow(EpisodeFacts):
         episode_id: The same for all rows of an episode, and unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.
         truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
-        failure: Why the episode does not measure the policy; empty if the episode is valid.
+        failure: The reason why the episode is invalid, such as a dead worker; empty if valid.
     """
 
     messages: list[dict[str, Any]]
@@ -73,7 +72,7 @@ class TokenRow(TypedDict):
     Attributes:
         input_ids: The token ids of the last prompt and its reply.
         loss_mask: 1 for ids sampled in the row's steps, 0 elsewhere.
-        logprobs: The sampler's log-probabilities in nats, and 0.0 for other ids. None if a reply
+        logprobs: The sampler's log-probabilities in nats, 0.0 for other ids; None if a reply
             has no log-probabilities.
         prompt_length: The number of ids before the first sampled id.
         advantage: None, to be filled by the trainer.
@@ -158,7 +157,7 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, `turn` does not count an agent's replies, so use the chat length.
+    # In a team, `turn` does not count one agent's replies, so derive ids from the chat length.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 

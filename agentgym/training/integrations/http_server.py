@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Hosts that only this machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# An episode's clients need far fewer connections.
+# Maximum number of connections; an episode's clients need far fewer.
 MAX_CONNECTIONS = 128
-# The longest program must finish, even at the end of a full queue.
+# Time limit of a request, which may wait in a full queue before its program runs.
 REQUEST_SECONDS = 900.0
-# The longest call must fit, although JSON may encode one character as six.
+# The longest call must fit, even if JSON escapes each character as six.
 MAX_BODY_BYTES = 2 * 2**20
 # Shorter tokens can be guessed.
 MIN_TOKEN = 16
@@ -65,8 +65,8 @@ class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
     GET is refused, because the server sends no unsolicited events. A request is also refused if its
-    id is still in flight in the session. A request's body must arrive in one message, as from
-    `RequestBodyLimitMiddleware`.
+    id is still in flight in the session. A request's body must arrive in one message, as
+    `RequestBodyLimitMiddleware` sends it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -113,7 +113,7 @@ def _request_id(body: bytes) -> str:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        return ""  # the app reports the error
+        return ""  # the MCP app reports malformed requests
     # The SDK treats 1 and "1" as the same id.
     return str(message.get("id", "")) if isinstance(message, dict) else ""
 

@@ -63,7 +63,7 @@ from agentgym.world.world import load_world
 
 # The metadata key of a sample's trajectory.
 KEY = "agentgym"
-# Inspect adds the package's name only to tasks in site-packages, and not in an editable install.
+# Inspect adds the package's name to task names, except in an editable install.
 _INSTALLED = {"site-packages", "dist-packages"} & set(Path(__file__).parts)
 
 
@@ -133,7 +133,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also if an Inspect limit ends the sample
+        finally:  # also runs if an Inspect limit cancels the sample
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())

@@ -37,7 +37,7 @@ from agentgym.training.integrations.http_server import (
 
 # Sessions per episode; each client needs one.
 MAX_SESSIONS = 64
-# Longer than a model takes to reply.
+# Seconds until an idle session is closed; models reply sooner.
 IDLE_SECONDS = 1_800.0
 # Maximum number of waiting calls per episode; each of them keeps a connection open.
 MAX_WAITING = 8
@@ -61,7 +61,7 @@ class ServedEpisode(Protocol):
 
 
 class OfficeEpisode:
-    """An office whose servers may already contain data."""
+    """The tools of an office, whose servers may already contain data."""
 
     def __init__(self, office: Office) -> None:
         self._office, self._guard = office, Guard("report")
@@ -89,7 +89,7 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world, whose score is printed to stderr at the end.
+    """An episode of a world; the score is printed to stderr at the end.
 
     MCP clients send calls instead of replies, so the world's turn limit does not apply.
     """
@@ -136,7 +136,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 
 
 def build_server(episode: ServedEpisode) -> Server[Any]:
-    """Return an MCP server for an episode, whose calls run in order of arrival in one thread."""
+    """Return an MCP server for an episode; calls run in one thread, in order of arrival."""
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
 
@@ -213,7 +213,7 @@ def http_app(
     `max_sessions` sessions, and further requests get a 503; idle sessions are closed. If the token
     is empty, every client is accepted.
     """
-    # mcp 2.0, which verifiers requires, lacks this module
+    # mcp 2.0, which `verifiers` requires, lacks this module
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
 
     apps = [
@@ -229,7 +229,7 @@ def http_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for each in apps:  # mounting does not start apps
+            for each in apps:  # mounted apps do not start by themselves
                 await stack.enter_async_context(each.router.lifespan_context(each))
             yield
         for episode in episodes:

@@ -34,7 +34,7 @@ DIALECT: Dialect = "json"
 
 
 class RecordedEpisode:
-    """A cell of an ablation played over MCP; `write` receives its trajectory once.
+    """A cell of an ablation that is played over MCP; `write` is called once, with the trajectory.
 
     An episode that is closed early keeps its current score; an episode without calls is not
     written.
@@ -98,7 +98,7 @@ def external_ablation(
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
     """Open at most `most` missing episodes, in cell order; each episode is written when it ends.
 
-    The folder is locked within this context; the server must close the episodes.
+    The context manager locks the folder; the server must close the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.

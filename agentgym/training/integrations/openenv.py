@@ -53,7 +53,7 @@ from agentgym.world.world import load_world
 TASKS = 1_000_000
 # Number of tasks that `list_tasks` returns; clients can get other tasks by index.
 PREVIEW = 100
-# Name of the only split of a stack without splits.
+# Split name of worlds that have no splits.
 ALL = "all"
 
 
@@ -71,16 +71,14 @@ class WorldAction(Action):
     @model_validator(mode="before")
     @classmethod
     def _read_reply(cls, data: Any) -> Any:
-        """Accept any other JSON object as the reply's text, because some clients decode a bare JSON
-        call.
-        """
+        """Accept an object without `text`, because some clients decode a reply that is JSON."""
         if isinstance(data, Mapping) and "text" not in data:
             return {"text": json.dumps(data, ensure_ascii=False)}
         return data
 
 
 class WorldObservation(Observation):
-    """Change to the observed chat.
+    """Change of the chat since the previous observation.
 
     Attributes:
         keep: How many messages of the previous observation remain.
@@ -118,7 +116,7 @@ class Stack:
 
     @cached_property
     def splits(self) -> list[str]:
-        """The split in the stack's options, or else all splits of the world."""
+        """The split in the stack's options; by default, all splits of the world."""
         if self.options.get("split"):
             return [self.options["split"]]
         return [ALL, *filter(self._has, SPLITS)]
@@ -195,7 +193,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         self._state.step_count += 1
         observation = self._sent.observe(chat)
         observation.reward, observation.done = float(reward), terminated or truncated
-        # Omit all other info: hints, labels and reports may contain the answer.
+        # Omit other entries of `info`, because hints, labels and reports may contain the answer.
         observation.metadata = {
             "turn": info["turn"],
             "valid": info["valid"],
@@ -362,7 +360,7 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
         return self._play({"text": action})
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode with its current score; return the result of a step."""
+        """End the episode with its current score; return the same values as `step`."""
         return self._play({"text": "", "stop": True})
 
     def _play(self, action: dict[str, Any]) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

@@ -36,10 +36,10 @@ _REMEMBERED = 4_096
 
 
 class FamilyRenderer:
-    """Converts chats to token ids as verifiers' training client does.
+    """Converts chats to token ids as the training client of `verifiers` does.
 
-    If the family allows it, a prompt extends the ids of the previous prompt and reply. Otherwise,
-    and after context edits, the whole chat is rendered.
+    If the model family allows it, a prompt extends the ids of the previous prompt and reply. For
+    other families, and after context edits, the whole chat is rendered.
 
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
@@ -80,7 +80,7 @@ class FamilyRenderer:
         return TokenIds(self.family.render_ids(messages, tools=tools, add_generation_prompt=True))
 
     def read(self, chat: Chat, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return sampled ids as a reply's text, parsed by the family's format."""
+        """Return sampled ids as a reply's text, parsed with the model family's format."""
         parsed = self.family.parse_response(
             list(ids), tools=self._tools(chat), prompt_ids=list(prompt)
         )
@@ -112,8 +112,7 @@ class FamilyRenderer:
             if message.raw in self._parsed:
                 self._history.remember(chat, message.raw, self._parsed[message.raw])
                 break
-        # Some families render None, so empty content must be None exactly where verifiers uses
-        # None.
+        # Some formats render None and "" differently, so use None where `verifiers` does.
         return [
             {**each, "content": None} if each.get("tool_calls") and not each["content"] else each
             for each in self._history.messages(chat)
@@ -135,7 +134,7 @@ class FamilyRenderer:
 
 
 class FamilyPolicy(TokenPolicy):
-    """Policy that reads and writes a family's format, with any token sampler."""
+    """Policy that uses a model family's chat format with any token sampler."""
 
     def _text(self, chat: Chat, prompt: TokenIds, ids: Sequence[int]) -> str:
         renderer: Any = self.renderer
@@ -151,7 +150,7 @@ def token_policy(
     dialect: Dialect = "auto",
     **options: Any,
 ) -> TokenPolicy:
-    """Return a policy with the family's format, or with the chat template for unknown families.
+    """Return a policy for a model's chat format; unknown models use their chat template.
 
     `options` are passed to `TokenPolicy`; for the other arguments, see `FamilyRenderer`.
     """

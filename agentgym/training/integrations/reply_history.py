@@ -1,4 +1,4 @@
-"""Chat-completions requests that repeat each reply exactly as the server returned the reply."""
+"""Chat-completions requests that repeat each reply exactly as the server returned it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ _REMEMBERED = 65_536
 
 
 class ReplyHistory:
-    """Store of the server's messages, which are sent back verbatim so that a training row can
-    continue.
-    """
+    """Stores the server's messages, so that later requests repeat them verbatim."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], dict[str, Any]] = {}
@@ -37,7 +35,7 @@ class ReplyHistory:
                 del entries[next(iter(entries))]
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """Return the request for a chat; only structured calls get tool messages."""
+        """Return a chat as request messages; only structured calls get messages of role `tool`."""
         messages: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
@@ -48,7 +46,7 @@ class ReplyHistory:
                 messages.append(message)
             elif waiting and message.role == "tool":
                 messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the env reports unreadable calls
+            elif waiting:  # the message reports unreadable calls
                 messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:

@@ -1,4 +1,4 @@
-"""Episodes played by agents of verifiers: a single agent, or one agent per seat of a team."""
+"""Episodes played by agents of `verifiers`: a single agent, or one agent per seat of a team."""
 
 # mypy runs without this package.
 # mypy: disable-error-code="import-not-found"
@@ -69,7 +69,7 @@ class SharedEpisode:
 
     @property
     def failure(self) -> str:
-        """Why the episode does not measure the policies; empty if the episode is valid."""
+        """The reason why the episode is invalid, such as a broken scorer; empty if valid."""
         recorded = self.episode.trajectory().failure
         if self._team and not recorded and self._team.game.over:
             recorded = self._team.game.infos[self.seats[0]]["detail"].invalid
@@ -90,7 +90,7 @@ class SharedEpisode:
         return self._team.agent if self._team else ALONE
 
     async def play(self, reply: Reply) -> None:
-        """Play the reply of the seat whose turn it is."""
+        """Step the env with the reply of the seat whose turn it is."""
         async with self._changed:
             # Finish a started step even if the rollout is cancelled.
             await run_shielded(asyncio.to_thread(self.episode.play, reply))

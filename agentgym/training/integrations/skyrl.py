@@ -5,7 +5,7 @@ SkyRL keeps the history as text. Strategies that edit the context need a custom 
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
-    >>> register("my_lists", "ListWorld", items=6, removals=2)  # also in the generator's process
+    >>> register("my_lists", "ListWorld", items=6, removals=2)
     >>> prompts("my_lists", range(1_000)).to_parquet("train.parquet")
 """
 
@@ -35,7 +35,7 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
 
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
-    """An episode of a world, whose reward comes with the last step.
+    """An episode of a world; the reward comes with the last step.
 
     SkyRL has no truncation signal, so `metadata` and the metrics report truncation. In `extras`,
     `seed` selects the instance. `max_turns`, which SkyRL takes from its generator's configuration
@@ -61,7 +61,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; the observation equals the row's prompt and replaces it."""
+        """Start the episode; return its first observation, which equals the row's prompt."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return text_messages("SkyRL", self._env, self._chat.messages), {}
@@ -100,8 +100,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world in `skyrl_gym` under the `env_class` `name`. Each process with envs must
-    call this function.
+    """Register a world in `skyrl_gym` under the `env_class` `name`. Each process that makes
+    envs, such as the generator's, must call this function.
     """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(

@@ -75,7 +75,7 @@ class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
         return player, new
 
     def step(self, action: str) -> tuple[bool, dict[str, Any]]:
-        """Play the current player's reply."""
+        """Step the env with the current player's reply."""
         player = self.state.current_player_id
         self.state.turn += 1
         self.state.logs.append((player, action))

@@ -75,9 +75,10 @@ _FACTS = ("success", "turns", "truncated")
 class ToolEnvironment:
     """Environment for TRL; `environment_factory` adds one method per tool.
 
-    Each call is played as a separate reply (`env.step`), because TRL does not expose the calls or
+    Each call is sent as a separate reply (`env.step`), because TRL does not expose the calls or
     the other text of a reply. Each call therefore takes a turn, results include hints and notes,
-    and calls after the end return an error. Images reach the model's processor as content blocks.
+    and calls after the episode's end return an error. Images reach the model's processor as content
+    blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -91,7 +92,7 @@ class ToolEnvironment:
         self._invalid = False
 
     def reset(self, **row: Any) -> str | list[dict[str, Any]]:
-        """Start the episode of a row, whose `seed` selects the instance.
+        """Start the episode of a row; the row's `seed` selects the instance.
 
         Returns:
             The task, which TRL appends to the row's last message; content blocks if the task has
@@ -103,7 +104,7 @@ class ToolEnvironment:
         return _content(self._chat.messages[-1:])
 
     def get_reward(self) -> float | None:
-        """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
+        """Return the episode's reward; None if the episode is invalid (`StepInfo.invalid`).
 
         A running episode is ended with its current score.
         """
@@ -142,9 +143,9 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class has the world's name, which TRL logs, and provides the reward: omit `reward_funcs`, or
-    give `[log_episodes]`. To train on several worlds, give TRL a dict of these classes, and add a
-    column `environment` with the dict's keys to the rows of `prompts`.
+    The class has the world's name, which TRL logs. The class also provides the reward, so omit
+    `reward_funcs`, or set it to `[log_episodes]`. To train on several worlds, give TRL a dict of
+    these classes, and add a column `environment` with the dict's keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -154,10 +155,10 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 def log_episodes(
     *, environments: Sequence[ToolEnvironment], log_metric: Callable[[str, float], None], **_: Any
 ) -> list[float | None]:
-    """Log success, turns and truncation; as a reward function, it adds no reward."""
+    """Reward function that logs success, turns and truncation, and adds no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
-    # TRL sums the rewards of all functions and skips None, so 0 would turn a missing reward into 0.
+    # Return None for invalid episodes, because TRL would add None and 0 to a reward of 0.
     return [None if reward is None else 0.0 for reward in rewards]
 
 
@@ -204,7 +205,7 @@ def _environment(
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the dataset for both ways of training: a prompt and a seed per instance.
+    """Return the dataset for `environment_factory` or `rollout_func`, with prompts and seeds.
 
     A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
     system message omits the rules for calls, which chat templates explain. The last message repeats
@@ -304,9 +305,7 @@ def env_reward(
     log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
-    """Return the rewards for `rollout_func`, with None, which TRL excludes, for episodes that do
-    not measure the policy.
-    """
+    """Return the rewards for `rollout_func`; TRL skips invalid episodes, whose reward is None."""
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 
@@ -316,8 +315,8 @@ def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
         raise ValueError(
-            f"an episode takes rows_per_episode={rows_per_episode} prompts, but these are the seeds "
-            f"of a process: {seeds[:20]}; make num_generations and the batch sizes for "
+            f"a process must receive each seed in rows_per_episode={rows_per_episode} consecutive "
+            f"prompts, got the seeds {seeds[:20]}; make num_generations and the batch sizes for "
             "training and evaluation multiples of rows_per_episode"
         )
     return [group[0] for group in groups]
@@ -377,12 +376,11 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description, plus the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
-    if "default" in schema:  # transformers has no field for defaults
+    if "default" in schema:  # transformers has no field for default values
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text

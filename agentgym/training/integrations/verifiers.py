@@ -1,9 +1,9 @@
-"""Adapter for verifiers, and thus for prime-rl, which trains on verifiers' environments.
+"""Adapter for the library `verifiers`, whose environments prime-rl also uses.
 
 The harness plays the env with all wrappers in this process: requests contain the env's chat, and
-verifiers records each context edit as a branch of the trace.
+`verifiers` records each context edit as a branch of the trace.
 
-verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
+`verifiers` finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
     vf-eval agentgym_verifiers --env.taskset.world ListWorld --env.taskset.options '{"items": 6,
     "removals": 2}'
@@ -38,7 +38,7 @@ from agentgym.training.integrations.shared_episode import (
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text
 
-# verifiers finds these classes under this module name.
+# `verifiers` finds these classes under this module name.
 PLUGIN = "agentgym_verifiers"
 
 
@@ -68,7 +68,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the episode's reward; an empty trace scores like an idle episode."""
+        """Return the episode's reward; a trace without replies scores like an idle episode."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
@@ -148,11 +148,11 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
 
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
-    """Play an episode in this process, with every model call through verifiers' endpoint.
+    """Play an episode in this process, with every model call through the endpoint of `verifiers`.
 
-    verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    that is not the policy's fault is an error of the trace, which then has no reward. For a team,
-    `TeamSeats` sets the episode (`shared`) and the harness's `seat`.
+    The limits of `verifiers` truncate the episode with its current score. A failure that is not the
+    policy's fault is an error of the trace, which then has no reward. For a team, `TeamSeats` sets
+    the episode (`shared`) and the harness's `seat`.
     """
 
     EXECUTES_CODE = False
@@ -217,24 +217,24 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                 message = completion["choices"][0]["message"]
                 history.remember(shared.chat(self.seat), reply.text, message)
         except openai.APIStatusError:
-            # verifiers refuses calls beyond its limits.
+            # `verifiers` refuses calls beyond its limits.
             if trace.stop_condition is None:
                 raise
         except asyncio.CancelledError:
-            # verifiers scores the steps before a timeout.
+            # After a timeout, `verifiers` scores the steps that were played.
             await shared.end("timeout")
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
-        if shared.failure:  # verifiers omits a trace that contains an error
-            raise RuntimeError(f"the episode does not measure the policy: {shared.failure}")
+        if shared.failure:  # `verifiers` omits a trace that contains an error
+            raise RuntimeError(f"the episode is invalid: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
-    """Options of the env, whose only agent runs in this process."""
+    """Options of an env with one agent, which runs in this process."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -251,10 +251,10 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
     """Options of a team's env, to which `env_types` adds one agent per seat.
 
     Attributes:
-        frozen: Seats whose tokens are not trained, such as a fixed opponent's.
+        frozen: Seats whose tokens are not trained, such as the seats of a fixed opponent.
     """
 
-    # All seats need a permit at once, because each seat waits for the others.
+    # Each seat waits for the others, so all seats must run concurrently.
     max_concurrent_agents: int | None = None
     frozen: list[str] = Field(default_factory=list)
 
@@ -265,14 +265,12 @@ class TeamSeats:
     config: TeamSeatsConfig
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Mark the frozen seats; raise if a seat is unknown, or if the seats cannot play at
-        once.
-        """
+        """Mark the frozen seats; raise if a seat is unknown or seats cannot play concurrently."""
         limit = self.config.max_concurrent_agents
         if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(
-                f"all seats of a team play at once, but max_concurrent_agents is {limit}; omit "
-                "max_concurrent_agents"
+                f"all seats of a team play concurrently, but max_concurrent_agents is {limit}; "
+                "omit max_concurrent_agents"
             )
         for seat in self.config.frozen:
             getattr(agents, seat).trainable = False
@@ -286,7 +284,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # verifiers would report the group
+            raise errors.exceptions[0] from None  # raise a single error, not the group
         finally:
             shared.close()
 
@@ -329,7 +327,7 @@ def load_environment(
     """
     registry.spec(env_id, **options)
     if seeds.step != 1:
-        raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
+        raise ValueError(f"seeds must be a range with step 1, got {seeds!r}")
     env_type, config_type = env_types(env_id, **options)
     taskset: dict[str, Any] = {"id": PLUGIN, "world": env_id, "options": options}
     taskset |= {"start": seeds.start, "stop": seeds.stop}

@@ -74,7 +74,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Play the episode of a row, whose `seed` selects the instance.
+        """Play the episode of a row; the row's `seed` selects the instance.
 
         Returns:
             The rows of the episode, oldest first. A single row is returned without a list.
@@ -95,9 +95,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 _, reward, _, truncated, info = truncate(env, "length")
                 invalid = info["detail"].invalid
             if invalid:
-                raise RuntimeError(
-                    f"the episode of seed {seed} does not measure the policy: {invalid}"
-                )
+                raise RuntimeError(f"the episode of seed {seed} is invalid: {invalid}")
         finally:
             env.close()
         ends = {
@@ -145,7 +143,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # Keep the fields of the first turn, but update the newest weight version.
+            # Return the extra fields of the first turn, with the newest weight version.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value

@@ -1,7 +1,7 @@
 """The papers' benchmarks, one module per paper: presets, metrics, tables, figures and commands.
 
-Modules are imported in alphabetical order and register themselves; a new file needs no other
-change.
+Modules are imported in alphabetical order and register themselves, so adding a paper requires only
+a new file.
 """
 
 from __future__ import annotations

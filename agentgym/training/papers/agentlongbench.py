@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
-# The last columns of both tables.
 _BASELINES = ("chance", "last page", "unanswered")
 
 
@@ -64,7 +63,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return mean scores by setting, task and length, with both baselines."""
+    """Return mean scores by setting, task and length, with chance and last-page baselines."""
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = f"{100 * mean(rows, 'score'):.1f}"
@@ -86,7 +85,7 @@ def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
-    """Return the mean of an attribute."""
+    """Return the mean of the attribute `name` over rows."""
     return float(sum(getattr(row, name) for row in rows) / len(rows))
 
 
@@ -195,7 +194,7 @@ def _answer(
     ] = None,
     embed: Annotated[str, "wordllama or package.module:function, instead of BM25."] = "",
 ) -> Iterator[str]:
-    """Let a policy answer the rows. The same command resumes an interrupted run."""
+    """Let a policy answer the benchmark's rows. Rerunning the command resumes a run."""
     asked = PolicyConfig(policy).make("LongContextQA")
     if retrieve_rounds is None:
         causes = list(answer(folder, out, asked))
@@ -224,7 +223,7 @@ def _report(
     logs: Annotated[list[Path], "JSONL files of `agentgym rollout LongContextQA --out`."],
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
-    """Report the same tables and heat map for episodes of LongContextQA."""
+    """Write tables and a heat map for episodes of LongContextQA."""
     episodes = [each for path in logs for each in TrajectoryLog(path)]
     results = [outcome(each) for each in episodes if not each.failure]
     yield from _show(results, out, len(episodes) - len(results))

@@ -28,7 +28,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 MAX_SILENT = 3
 """Consecutive unanswered rows; more have a common cause."""
-_OTHER_LENGTH = 25  # rows per task at lengths outside the benchmark
+_OTHER_LENGTH = 25  # number of rows per task at lengths outside the benchmark
 # Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
 _PUBLISHED_MEASURES = ("setting", "task", "length", "chance")
@@ -59,8 +59,8 @@ class LongBenchResult:
     Attributes:
         score: The score in [0, 1] by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
-        last_page: The expected score of an answer that uses only the last page of the log. This
-            field, `acl_scan` and `acl_min` are None for rows with only the published fields.
+        last_page: The expected score of an answer that uses only the last page of the log. The
+            fields `last_page`, `acl_scan` and `acl_min` are None for rows in the published format.
         acl_scan: The number of tokens in the evidence.
         acl_min: The number of tokens in a minimal part of the log that proves the answer.
     """
@@ -82,7 +82,7 @@ class Plan(Config):
 
     Attributes:
         lengths: The benchmark's length names, or numbers of tokens.
-        samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
+        samples: Maximum samples per task; None for the paper's number, or 25 at other lengths.
         published: Whether to name the tool and the codes as in the published prompts.
     """
 
@@ -110,7 +110,7 @@ class Plan(Config):
         return [(setting, length) for length in self.lengths for setting in self.settings]
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
-        """Return the samples of each task in a cell."""
+        """Return the number of samples of each task."""
         counts = {}
         for task in self.tasks:
             most = _OTHER_LENGTH
@@ -123,8 +123,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields: After each log: the setting, the length and the number of rows so far. For an existing
-        cell, the number is 0.
+    Yields: The setting, the length and the number of rows after each log; 0 rows if the cell
+        already exists.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 # Words of a rejection reason that differ between tasks.
 _OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
-# Token counter for replies without ids.
 Count = Callable[[str], int]
 
 
@@ -205,7 +204,7 @@ def _gsm(
     ] = "",
     count: Annotated[bool, "Count tokens with cl100k_base for replies without ids."] = False,
 ) -> Iterator[str]:
-    """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
+    """Write the tables of GSM-Agent, and a plot of accuracy against the revisit ratio."""
     by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
     length = counter("cl100k_base").length if count else None
     with RunLock(out):
@@ -307,7 +306,7 @@ def _decompose(
     tasks: Annotated[int, "Problems to draw from templates."] = 1_000,
     seed: Annotated[int, "Seed of the draws from templates."] = 0,
 ) -> Iterator[str | Table]:
-    """Decompose GSM8K problems for SearchWorld, and report why tasks are rejected. The same
+    """Decompose GSM8K problems for SearchWorld, and report why tasks are rejected. Rerunning the
     command resumes an interrupted run.
     """
     problems = load_problems(data, tasks, seed)

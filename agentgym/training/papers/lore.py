@@ -76,7 +76,7 @@ def is_lore(episode: Result) -> bool:
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return the results in LORE's worlds, by world and by arm, context or both."""
+    """Return LORE's results by world and label; labels name the arm, the context or both."""
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
     rows = [

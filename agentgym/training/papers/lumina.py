@@ -1,5 +1,5 @@
-"""LUMINA's preset (section 4.3). Every ablation draws LUMINA's figures: 3 is `horizons`, 4 and 5
-are `arms`, 6a is `levelled` and 6b `interventions`.
+"""LUMINA's preset (section 4.3). Every ablation draws LUMINA's figures: figure 3 is
+`horizons`, figures 4 and 5 are `arms`, figure 6a is `levelled` and figure 6b is `interventions`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation import Paper, register_paper
 
-# Arguments of `Ablation` for figure 3.
+# Arguments of `Ablation` for LUMINA's figure 3.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "lumina": {
         "worlds": ("ListWorld", "TreeWorld", "GridWorld"),

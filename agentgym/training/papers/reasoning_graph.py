@@ -26,12 +26,11 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Number of nodes for the full database; the number scales with the square root of the size.
+# Number of graph nodes for the full database; the number scales with the square root of the size.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
-# Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128
 
 
@@ -59,7 +58,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
-        """Return a kind's share of the steps after the first; NaN if there are none."""
+        """Return the share of steps of one kind, without the first step; NaN if none remain."""
         kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 

@@ -156,10 +156,11 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each token's share of the objective, one value per episode.
+    """Return one value per episode: the share of each of its tokens in the objective.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    The shares of all tokens sum to 1 or, with `constant`, to the mean episode length over `most`.
+    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by
+    `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -178,7 +179,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Later clipping uses the new log-probabilities.
+    # Later probability ratios, which are clipped, are relative to the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -186,9 +187,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Model output for a batch, of shape (rows, tokens), in nats; 0 for tokens that were not
-    sampled.
-    """
+    """Log-probabilities and entropies in nats, of shape (rows, tokens); 0 for unsampled tokens."""
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
@@ -202,7 +201,7 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch; entropies with a gradient take more memory."""
+    """Run a model on a batch; gradients of entropies take more memory."""
     if data.shared:
         inputs, places = tree(data.ids, data.attended, model)
     else:
@@ -234,7 +233,7 @@ def logprobs_of(
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return a precision's autocast context."""
+    """Return the autocast context for a precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -243,5 +242,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # without it, a frozen first layer stops gradients
+    model.enable_input_require_grads()  # gradients must reach adapters behind a frozen first layer
     model.train()

@@ -61,7 +61,7 @@ class HorizonCurriculum(Curriculum):
 class HintCurriculum(Curriculum):
     """Reduces the share of hints linearly from 1 to 0 over the share `until` of all steps."""
 
-    # A mixture has this many specs, so the share of hinted tasks changes in steps of 1 %.
+    # Number of specs in a mixture; the share of hinted tasks changes in steps of 1 %.
     parts = 100
 
     def __init__(

@@ -26,7 +26,7 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add the metrics and failures of a round, and the given episodes."""
+        """Add the given episodes, and the metrics and failures of `other`."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost

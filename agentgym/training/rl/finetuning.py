@@ -52,7 +52,7 @@ _SHARED = (
     "max_new_tokens",
     "batch_size",
 )
-# Trial episodes of the teacher, which must solve at least one.
+# Number of trial episodes, of which the teacher must solve at least one.
 _DEMONSTRATIONS = 24
 
 
@@ -146,8 +146,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        # A phase's trainer starts from the previous phase's checkpoint, so the trainer is built
-        # afterwards.
+        # Build each trainer on demand, because it starts from the previous phase's checkpoint.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         rivals = config.make_opponents()

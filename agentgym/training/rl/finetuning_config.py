@@ -42,8 +42,9 @@ class FineTuneConfig(TaskConfig):
         group_size: Episodes per instance.
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a step
-            solves the share `threshold`. `hints` shifts from the last arm to the first.
+        curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a
+            step's success rate reaches `threshold`. `hints` gradually replaces the last arm with
+            the first.
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
@@ -51,7 +52,7 @@ class FineTuneConfig(TaskConfig):
         eval_arms: Arms evaluated before and after training; None for the training arms.
         eval_horizons: Horizons evaluated before and after training; None for the training horizons.
         episodes: Episodes per cell before and after training; 0 skips the evaluations.
-        dtype: See `ModelOptions`, also for `device`; trained weights default to `float32`.
+        dtype: See `ModelOptions`, which also describes `device`; training defaults to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -108,8 +109,8 @@ class FineTuneConfig(TaskConfig):
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"curriculum 'hints' shifts from the last arm to the first, got {list(self.arms)}; "
-                "give two arms, such as none,P"
+                f"curriculum 'hints' requires two arms, got {list(self.arms)}; "
+                "give arms such as none,P"
             )
 
     def _check_sampler(self) -> None:
@@ -117,7 +118,7 @@ class FineTuneConfig(TaskConfig):
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
         if ours := [option for option in options if option in _OURS]:
-            raise ValueError(f"{ours[0]} of vLLM is set by {_OURS[ours[0]]}; omit it")
+            raise ValueError(f"vLLM's {ours[0]} is set by {_OURS[ours[0]]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs."""
@@ -145,7 +146,7 @@ class FineTuneConfig(TaskConfig):
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
         lora: dict[str, Any] = {}
-        if self.lora:  # vLLM accepts only certain maximum ranks
+        if self.lora:  # vLLM accepts only certain maximum LoRA ranks
             rank = max(8, 2 ** (self.lora - 1).bit_length())
             lora = {"enable_lora": True, "max_lora_rank": rank}
         return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})

@@ -42,13 +42,13 @@ _CLONED, _GROUP = 18, 8
 class LearnConfig(TaskConfig):
     """Options of `Learning`. The defaults reproduce the run in docs/training.md.
 
-    Evaluations use the first arm. Hints of other arms and other contexts are learned last.
+    Evaluations use the first arm.
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.
         hint_steps: Further cloning steps in all arms and contexts in turn; skipped if there is one
             arm and one context.
-        rl_steps: Further GRPO steps in all arms and contexts in turn.
+        rl_steps: GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
         evaluations: The number of evaluations, with checkpoints, in each of the three phases.
         episodes: Held-out episodes per evaluation.
@@ -132,7 +132,7 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # Loading and saving a tokenizer changes its settings, and a resumed run must produce the
+        # A loaded tokenizer has other settings than a new one, but a resumed run must write the
         # same files.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 

@@ -37,7 +37,7 @@ from agentgym.training.rollout import Sampler, TokenPolicy, Trajectory, Transfor
 from agentgym.training.rollout.models.local_policy import count_ids
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# Smaller deviations are rounding errors of equal rewards, which teach nothing.
+# Rewards with a smaller standard deviation count as equal, because of rounding errors.
 _TINY = 1e-6
 
 
@@ -80,7 +80,7 @@ class GRPO(Trainer[GRPOConfig]):
 
     def policy(self, seed: int) -> Policy:
         """Return a policy with the current weights."""
-        # The model keeps no cache between batches, because training needs the memory.
+        # Keep no key-value cache between batches, because training needs the memory.
         sampler = self.sampler or TransformersSampler(
             self.model, self.renderer.pad, batch_size=self.config.batch_size
         )
@@ -107,14 +107,14 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs."""
+        """Yield the losses of each update."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
-        if not (config.kl or config.entropy):  # other rows have no gradient
+        if not (config.kl or config.entropy):  # rows without advantages have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
                 return
@@ -131,7 +131,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [_of_trained(*each) for each in zip(played, compared, strict=True)]
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs on random rows."""
+        """Yield the losses of each update, with the rows in random order."""
         generator = torch.Generator().manual_seed(self.draw_seed(self.step))
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):
@@ -141,8 +141,8 @@ class GRPO(Trainer[GRPOConfig]):
                 fresh = False
 
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        # `scale` corrects the shares, which are relative to all rows. While the model is
-        # `fresh`, no update has changed it, so its log-probabilities should match the sampler's.
+        # Token shares refer to all rows; `scale` adapts them to a minibatch. Before the first
+        # update (`fresh`), the model's log-probabilities should match the sampler's.
         for _, part in self.passes(data):
             prediction = self.predict(part)
             if fresh:
@@ -209,7 +209,7 @@ class GRPO(Trainer[GRPOConfig]):
             current = self.predict(part).logprobs.cpu()
             logprobs[chosen, : current.shape[1]] = current
         log_ratio = (logprobs - data.logprobs)[data.sampled]
-        # The drift is measured here, because corrected rows have the trainer's log-probabilities.
+        # Measure the drift before the sampler's log-probabilities are replaced.
         self.records.track_max(sampler_drift=log_ratio.abs())
         ratio = log_ratio.exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
@@ -293,7 +293,7 @@ def _compared(
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return the discounted rewards from each step on."""
+    """Return, for each step, the discounted sum of the rewards from that step on."""
     backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
     return list(backwards)[:0:-1]
 

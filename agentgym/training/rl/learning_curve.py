@@ -30,7 +30,6 @@ CURVE = "curve.jsonl"
 # Phases in the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 
-# Labels and background opacities of the training phases.
 _BANDS = {"cloning": ("cloning", 0.15), "hints": ("with hints", 0.3), "rl": ("RL", 0.0)}
 _SAMPLING = {
     "greedy": ("most probable tokens", "#0072B2", "o"),
@@ -82,8 +81,8 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Remove the points after a step of a phase."""
-        # A resumed run repeats everything after this step.
+        """Remove the points after the given phase and step."""
+        # A resumed run repeats the steps after its last checkpoint.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))

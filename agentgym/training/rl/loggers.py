@@ -41,7 +41,7 @@ class TensorBoardLogger(Logger):
     def __init__(self, out: Path, step: int) -> None:
         with needs_extra("tensorboard=True", "tensorboard"):
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
-        # TensorBoard then hides events of later steps.
+        # `purge_step` hides events of steps that a resumed run repeats.
         self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

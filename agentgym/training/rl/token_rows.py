@@ -32,7 +32,7 @@ class TrainingRow:
 def rows(trajectory: Trajectory) -> list[TrainingRow]:
     """Return an episode's rows in step order, each with replies of one agent.
 
-    Replies without token ids, such as those from frozen seats, are context only.
+    Replies without token ids, such as replies from frozen seats, are used only as context.
 
     Raises:
         ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.
@@ -55,7 +55,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
     A row continues while each prompt starts with the ids of the previous prompt and its reply.
     """
     groups: list[dict[int, Reply]] = []
-    before: Reply | None = None  # the last reply, if its row may continue
+    before: Reply | None = None  # the previous reply of the current row, if any
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
             raise ValueError(

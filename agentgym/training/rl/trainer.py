@@ -42,8 +42,8 @@ class Trainer(Generic[ConfigT]):
     """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
-        model: A causal language model, trained on its device. If the model has PEFT adapters, only
-            the adapters are trained and saved.
+        model: A causal language model, which is trained on its current device. If the model has
+            PEFT adapters, only the adapters are trained and saved.
         env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
         curriculum: Selects the env of each step, and replaces `env`.
@@ -85,7 +85,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # 0.95 is usual for language models; 0.999 forgets gradient spikes too slowly
+        )  # With AdamW's default beta2 of 0.999, gradient spikes are forgotten too slowly.
         self.records = Recorder()
         self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
@@ -97,7 +97,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
-        """Yield the forward passes of rows, with their indices."""
+        """Yield forward passes of rows, with the row indices."""
         size = self.config.micro_batch
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
@@ -149,7 +149,7 @@ class Trainer(Generic[ConfigT]):
             group["lr"] = rate
         self.optimizer.zero_grad()
         total = torch.zeros((), device=self.model.device)
-        for loss in losses:  # frees the graph of one micro-batch at a time
+        for loss in losses:  # `backward` frees the graph of each micro-batch
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm)
@@ -194,13 +194,12 @@ class Trainer(Generic[ConfigT]):
             with replacing(self.out / CHECKPOINT) as file:
                 torch.save(self.state(), file)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # torch wraps the system error
+            if isinstance(error.__context__, OSError):  # torch hides the OSError
                 raise error.__context__ from None
             raise
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # If the model has adapters, only the adapters are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -220,12 +219,12 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint's state, or raise `DamagedFileError`."""
-    # Load to the CPU, because the checkpoint's device may not exist here.
+    # Load tensors to the CPU, because the checkpoint's device may not exist here.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"the checkpoint lacks {', '.join(sorted(missing))}")
-    # torch reports a truncated archive as RuntimeError; other damage may raise any of these errors.
+    # torch raises RuntimeError for a truncated archive, and various errors for other damage.
     except (
         AttributeError,
         EOFError,
@@ -240,7 +239,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects one step's metrics: the mean or maximum of values recorded under a name.
+    """Collects a step's metrics: the mean or the maximum of the values of each metric.
 
     Values are weighted per token, so the division into batches does not matter.
     """
@@ -317,7 +316,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each step of a metrics file, with the step's line."""
+    """Yield the step and text of each line of a metrics file."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")

@@ -34,10 +34,10 @@ class TaskConfig(Config):
 
     Attributes:
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
-        arms: Oracle arms; the first is the main one.
-        contexts: Context strategies; each may combine several with `+`.
-        window: The context window in tokens. If None, tasks with a strategy use the paper's window,
-            and other tasks have no limit.
+        arms: Oracle arms; only the first is combined with all contexts.
+        contexts: Context strategies; `+` combines several strategies.
+        window: The context window in tokens. If None, tasks with a context strategy use the window
+            of LOCA-bench, and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
         opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, then the other contexts."""
+        """Return (arm, context) pairs: all arms in the first context, the first arm in others."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
@@ -130,13 +130,13 @@ class TrainerConfig(Config):
 
     Attributes:
         steps: Rounds of collecting and updating.
-        learning_rate: AdamW's learning rate after `warmup` steps, which then falls linearly to a
-            tenth.
+        learning_rate: AdamW's peak learning rate, reached after `warmup` steps; the rate then falls
+            linearly to a tenth.
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
-            continue exactly as if uninterrupted.
-        timeout: Seconds until a hanging env is abandoned, if the engine supports it.
-        micro_batch: Maximum number of rows per forward pass, or 0 for no limit. The value does not
+            give the same results as an uninterrupted run.
+        timeout: Seconds until a hanging env is abandoned, if the engine supports timeouts.
+        micro_batch: Maximum number of rows per forward pass; 0 for no limit. The number does not
             affect the updates.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
@@ -195,8 +195,7 @@ class GRPOConfig(TrainerConfig):
         minibatches: Maximum number of updates per pass. Each pass splits the rows at random into
             equal parts.
         importance_cap: Weight each token by the ratio of its training and sampling probabilities,
-            capped at this value, for samplers that round differently. With None, only the clipped
-            ratio accounts for the difference.
+            capped at this value, for samplers that round differently. None disables the weights.
         max_new_tokens: The maximum reply length in tokens.
     """
 

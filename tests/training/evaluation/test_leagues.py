@@ -133,7 +133,7 @@ def test_a_side_is_bounded_if_a_chain_of_results_bounds_it(
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 2), (-1, 0)])
 def test_players_that_do_not_exist_or_meet_themselves_are_rejected(pair: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="two different players from 0 to 1"):
+    with pytest.raises(ValueError, match="two different player numbers from 0 to 1"):
         ratings([Outcome(*pair, 1.0, "0")], 2)
 
 

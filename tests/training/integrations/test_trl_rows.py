@@ -149,7 +149,8 @@ def test_rows_for_which_there_is_no_room_are_counted(tokenizer: Any) -> None:
 @pytest.mark.parametrize("seeds", [[7, 7, 7], [7, 8], [7, 7, 8, 9]])
 def test_prompts_that_are_not_whole_episodes_are_refused(tokenizer: Any, seeds: list[int]) -> None:
     with pytest.raises(
-        ValueError, match=r"rows_per_episode=2 prompts, but .* multiples of rows_per_episode"
+        ValueError,
+        match=r"rows_per_episode=2 consecutive prompts, .* multiples of rows_per_episode",
     ):
         play(tokenizer, 2, seeds)
 

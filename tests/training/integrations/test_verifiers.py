@@ -280,7 +280,7 @@ def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="'colour'"):
         load_environment("ListWorld", range(1), colour="red")
     with pytest.raises(
-        ValueError, match=r"seeds must be a range without gaps, got range\(0, 9, 2\)"
+        ValueError, match=r"seeds must be a range with step 1, got range\(0, 9, 2\)"
     ):
         load_environment("ListWorld", range(0, 9, 2))
     env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": PLUGIN}}))

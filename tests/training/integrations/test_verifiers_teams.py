@@ -155,7 +155,7 @@ def test_seats_play_at_once() -> None:
     table = Table("ListWorld-team", 3)
     scripts = {seat: table.script(seat) for seat in table.seats}
     episode, _ = play("ListWorld-team", scripts, max_concurrent_agents=1)
-    assert "all seats of a team play at once" in episode.errors[0].message
+    assert "all seats of a team play concurrently" in episode.errors[0].message
 
 
 def test_a_team_is_loaded_with_its_seats() -> None:

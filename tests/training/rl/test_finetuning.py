@@ -363,7 +363,7 @@ GRPO_OF_M = ("--model=M", "--method=grpo")
         ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "is set by --seed"),
         ([*GRPO_OF_M, "--sampler-set=context=9"], "sampler_options require sampler='vllm'"),
         (["--sampler=vllm"], "sampler requires --model"),
-        (["--model=M", "--curriculum=hints"], "shifts from the last arm to the first, got ['']"),
+        (["--model=M", "--curriculum=hints"], "curriculum 'hints' requires two arms, got ['']"),
         (["--lora=3"], "lora requires --model"),
         (["--template=enable_thinking=false"], "template requires --model"),
     ],

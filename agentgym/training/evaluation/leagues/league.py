@@ -1,4 +1,4 @@
-"""Leagues of policies in every seat of a team."""
+"""Leagues, in which each policy plays every seat of a team."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def play_league(
 ) -> list[LeagueGame]:
     """Play the games that are missing from a folder, and return all games of the league.
 
-    A killed run resumes. New policies or episodes add games. The next run retries games in
-    which a policy did not reply.
+    A killed run resumes. If policies or episodes are added, only the new games are
+    played. The next run retries games in which a policy did not reply.
 
     Raises:
         CollectionError: Many consecutive episodes failed.
@@ -149,7 +149,7 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Seats share policy objects, and models needed by the next line-up stay loaded.
+            # Several seats may use one policy object; keep policies that the next line-up needs.
             made = {
                 name: made[name] if name in made else policies[name].make(league.world)
                 for name in dict.fromkeys(line_up)
@@ -195,7 +195,7 @@ def _keep(league: League, out: Path) -> None:
 def _check_settings(data: Any) -> dict[str, Any]:
     settings = check_settings(data, {"spec": {}, "policies": {}})
     if not all(isinstance(facts, dict) for facts in settings["policies"].values()):
-        raise ValueError("a policy has no provenance")
+        raise ValueError("each policy must have a provenance, a JSON object")
     return settings
 
 

@@ -33,8 +33,8 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     """Return each player's Elo points above player 0, with 95 % intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
-    Half an imaginary win and half a loss are added for each pair that met, so estimates stay
-    finite. Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
+    For each pair that met, half a win and half a loss are added, so that estimates stay finite.
+    Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
     An interval has an upper bound only if a chain of wins and draws leads from player 0 to the
     player, and a lower bound only if a chain leads back (Ford 1957). If no games connect the player
@@ -46,7 +46,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}
         if len(pair) < 2 or not pair <= set(range(players)):
-            raise ValueError(f"a game needs two different players from 0 to {players - 1}")
+            raise ValueError(f"a game needs two different player numbers from 0 to {players - 1}")
     instances = {outcome.instance for outcome in outcomes}
     strength, variance = _fit(_Games.of(outcomes, players))
     half = np.full(players - 1, inf)
@@ -104,7 +104,7 @@ class _Games:
 
 
 def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
-    """Return the players' strengths in log-odds, and their variances over clusters."""
+    """Return the players' strengths in log-odds, with cluster-robust variances."""
     contrast = games.contrast
     strength = np.zeros(contrast.shape[1])
     for _ in range(_STEPS):
@@ -125,7 +125,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
 def _chains(
     outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which players are connected by chains of wins and draws, and which by any games."""
+    """Return two matrices: pairs of players linked by chains of wins and draws, or by any games."""
     scored = np.eye(players, dtype=bool)
     for outcome in outcomes:
         scored[outcome.first, outcome.second] |= outcome.score > 0
