@@ -1,4 +1,4 @@
-"""Envs of recorded episodes. A log is data: its spec must not choose the code that runs."""
+"""Envs of recorded episodes. A spec read from a log must not run arbitrary code."""
 
 from __future__ import annotations
 

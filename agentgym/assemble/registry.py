@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# `_SEAT_ENV` is missing, because a recorded spec must not choose the policies that run.
+# Without `_SEAT_ENV`, because a recorded spec must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -150,7 +150,7 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of a single-agent env; raise ValueError for a team without a seat."""
+    """Return the spec of a single-agent env; raise ValueError for a team if no seat is given."""
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(
@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or the only other world with this name.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or, without that id, the only such world.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
@@ -279,7 +279,7 @@ def spec(
             (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
-        ValueError: The id, an arm or an option is invalid, or the world lacks a hook
+        ValueError: The id or an option is invalid, or the world lacks a required hook
             (`MissingHook`).
         MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """

@@ -33,12 +33,12 @@ from agentgym.text.validation import (
 from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
-# LOCA-bench compares context strategies with this window.
+# LOCA-bench compares context strategies at this window size, in tokens.
 WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps an arm's letters, without suffixes, and a hint scope to a wrapper's arguments.
+# Returns a wrapper's arguments for the letters of all active oracles and a hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that imports the wrapper from its outermost package; files may move."""
+        """Return a spec that names the wrapper's outermost package, because files may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -116,10 +116,10 @@ def register_oracle(
     """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
 
     Args:
-        letter: The oracle's capital letter in an arm.
-        name: The oracle's name in errors.
+        letter: The oracle's capital letter.
+        name: The oracle's name in error messages.
         wrapper: The class, with an attribute `stage`.
-        arguments: A function that returns the wrapper's arguments for an arm.
+        arguments: A function that returns the wrapper's arguments.
         needs: The letter of the oracle that this one requires.
         reason: Why this oracle requires the other oracle.
     """
@@ -127,7 +127,7 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Register the wrapper for `labels`, `shots` (`examples`) or `window` (`trim`)."""
+    """Register the wrapper for an option of `make`: `labels`, `examples` or `trim`."""
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -153,7 +153,7 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm in its shortest form (`P0.5S` for `P0.50S1`), or raise ValueError."""
+    """Return the shortest form of an oracle string (`P0.5S` for `P0.50S1`), or raise ValueError."""
     return "".join(map("".join, _read_arm(oracles).items()))
 
 
@@ -263,7 +263,7 @@ def build_stack(
                 f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} has "
                 "one agent; make a team such as ListWorld-team"
             )
-    layers.sort(key=lambda pair: pair[0].stage)  # stable: layers of a stage keep their order
+    layers.sort(key=lambda pair: pair[0].stage)  # the sort is stable within a stage
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
+    innermost = min(edits, key=lambda layer: layer.stage).name  # its budget applies to all
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

@@ -69,7 +69,7 @@ class AgentEnv(ToolEnv):
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        # With equal moments, rivals would make the same random choices.
+        # Rivals with the same random seed would make the same choices.
         rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
@@ -121,7 +121,7 @@ class AgentEnv(ToolEnv):
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        # Only the game ends this env.
+        # Only the team's game may end this agent's episode.
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
@@ -148,7 +148,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after a change from outside."""
+    """Return the observation and info of a wrapped env that another agent has changed."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

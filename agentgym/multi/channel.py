@@ -56,7 +56,7 @@ class Channel:
         return note
 
     def garble(self, text: str, moment: str) -> str:
-        """Return the text with random noise; the moment seeds the noise."""
+        """Return the text with random noise, seeded by `moment`."""
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))

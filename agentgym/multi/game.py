@@ -29,14 +29,14 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # other reasons truncate the episode
+_TERMINAL = ("world", "failed_rounds", "referee")  # any other reason is a truncation
 
 
 class Game:
     """Loop that plays a team's episodes.
 
-    In each cycle, every agent that is awake at the start gives one reply, which takes effect at
-    once. Messages and the end of the episode reach everyone at the end of the cycle.
+    In each cycle, every agent that is awake at the start gives one reply, which takes effect
+    immediately. Messages and the end of the episode reach all agents at the end of the cycle.
 
     Args:
         world: The world's class or path.

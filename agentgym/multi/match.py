@@ -114,7 +114,7 @@ class _Referee(Toolset):
 
     @tool
     def resolve(self, moves: dict[str, Move]) -> str:
-        """Play the moves of all movers."""
+        """Play the simultaneous moves of the players whose turn it is."""
         return self._world.resolve(moves)
 
 

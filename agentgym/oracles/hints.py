@@ -1,8 +1,8 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
-leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. Accuracies
-and placebos go beyond the paper.
+leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. The paper
+has neither wrong hints nor placebos.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class HintOracle(
 ):
     """Wrapper that appends a hint to the newest message, in time independent of the chat's length.
 
-    Random choices depend only on the instance and the turn, so arms are paired.
+    Random choices depend only on the instance and the turn, so that runs can be compared pairwise.
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
@@ -153,14 +153,14 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # updated after a team's cycle
+        elif known == count:  # a team's cycle changed the newest message
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # before `add_faults`, which reports faults of this call
+        shown = self.observation(chat)  # may add faults, so call it first
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
@@ -329,7 +329,7 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The restated task is current, so give the task message the newest moment.
+        # Scripted policies seed their random choices with this moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
@@ -339,7 +339,7 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return the arms without duplicates, starting with the paper's arms."""
+    """Return oracle combinations without duplicates, starting with the paper's combinations."""
     mine = set(arms)
     return [arm for arm in ARMS if arm in mine] + sorted(mine.difference(ARMS))
 

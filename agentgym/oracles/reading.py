@@ -23,7 +23,7 @@ from agentgym.wrappers.context import WARNING
 
 # More than the usual number of concurrent episodes; a parsed chat takes much memory.
 _MOST_CHATS = 1_024
-_MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
+_MOST_VERSIONS = 4  # per chat, because threads may read different versions
 
 
 class PastCalls:
@@ -38,7 +38,7 @@ class PastCalls:
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
-        self._newest_event = 0  # where the newest message's event is, if any
+        self._newest_event = 0  # index of the newest message's event, if any
         self._world: World[object] | None = None
         self._origin: tuple[object, ...] = ()
         self._applied = 0
@@ -152,7 +152,7 @@ class ChatReading:
         return all(map(_read_alike, self._own, theirs))
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read a chat's new messages; the first `shared` messages are in the shared buffer."""
+        """Read a chat's new messages; its first `shared` messages are in a shared buffer."""
         messages = chat.messages
         for number in range(self.position, len(messages)):
             before = messages[number - 1].text if number > self._pinned else ""
@@ -195,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Parsed chats of a policy, shared by threads. Copies and pickles are empty."""
+    """Cache of a policy's parsed chats, shared by threads; a copy or pickle is empty."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -210,7 +210,7 @@ class Readings(Generic[ReadingT]):
         """Read a chat and yield the result; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
-            messages = Messages(messages)  # the parsed chat belongs to this buffer
+            messages = Messages(messages)  # parsed chats are cached by buffer
         lineage, shared = messages.lineage()
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)

@@ -106,7 +106,7 @@ class _TeamReading(ChatReading):
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        # The pattern would scan unclosed blocks at the end repeatedly.
+        # Drop unclosed blocks, because matching the pattern to them would take quadratic time.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()

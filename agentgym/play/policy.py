@@ -16,8 +16,8 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
-            memory.
+        prompt_ids: The prompt's token ids, if known; with `TokenIds`, the prompts of an episode
+            share memory.
         ids: The sampled token ids.
         logprobs: The log-probability of each id under the sampler, in nats.
         ended: Why the policy stopped, such as `over_window` (`StepInfo.ended`); the episode then
@@ -30,7 +30,7 @@ class Reply:
     prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    ended: str = field(default="", compare=False)  # the step's outcome records it
+    ended: str = field(default="", compare=False)  # recorded in `StepInfo.ended`
     usage: Mapping[str, float] | None = field(default=None, compare=False)
 
 

@@ -54,7 +54,7 @@ class SharedChats(Sequence[Chat]):
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spawned processes need a duplicate; forked ones inherit the open file.
+        # Spawned processes need a duplicate; forked processes inherit the open file.
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
@@ -93,7 +93,7 @@ class SharedChats(Sequence[Chat]):
             base, kept, new, tools, agent = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
-            # Usually all messages are shared, and a slice would copy them.
+            # A slice copies the messages, so slice only if some messages are not shared.
             shared = messages if kept == len(messages) else messages[:kept]
             tools = last.tools if tools is None else tools
             self._chats[index] = Chat(shared, tools, agent).extend(new)
@@ -145,7 +145,7 @@ def _slot(start: int, number: int) -> int:
 
 def _write(file: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
-    while view:  # the system writes at most 2 GiB at once
+    while view:  # one write is limited to 2 GiB
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
 

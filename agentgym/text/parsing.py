@@ -2,9 +2,9 @@
 
 In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
 A). In `json`, it contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes
-and Qwen). `auto` accepts both. A call for `json` or `auto` may also stand alone or in a ````
-```json ```` block, and its arguments may be a string (OpenAI). Parsing never raises, takes linear
-time and evaluates no code.
+and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced with a
+```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never raises,
+takes linear time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
 )
-# A call without a tag: the object names a tool. Other JSON is prose.
+# The start of a call without a tag; JSON without these keys is treated as prose.
 _UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
@@ -234,10 +234,10 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None if the call requires `_call`.
+    """Read a call with msgspec; return None for a call that only `_call` can read.
 
-    msgspec silently drops repeated names; the dict's `str` then has fewer colons than the JSON
-    text.
+    msgspec silently drops repeated names. To detect this, the function compares the number of
+    colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None
@@ -246,7 +246,7 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     name, arguments = plain.name, plain.arguments
-    colons = body.count(":") - 2  # minus the colons of `name` and `arguments`
+    colons = body.count(":") - 2  # without the colons after the keys `name` and `arguments`
     if colons != len(arguments) and colons != str(arguments).count(":"):
         return None
     if not (name.isascii() and name.isidentifier()):
@@ -263,7 +263,7 @@ def _load(body: str) -> Any:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # invalid JSON, or more than 4,300 digits for int()
+    except ValueError as error:  # invalid JSON, or a number of more than 4,300 digits
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
         raise _Unreadable(f"unexpected text after a call: {echo(body[end : end + 60])}")

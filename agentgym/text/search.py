@@ -1,6 +1,6 @@
 """Search over texts: BM25 by default, or any function that embeds texts.
 
-Equal scores are ordered by index.
+Documents with equal scores are ordered by index.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 # A line end that is followed by a non-blank line.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-_CACHED_BLOCKS = 1_024  # more than the blocks of a step's longest texts
+_CACHED_BLOCKS = 1_024  # enough for the longest texts of a step
 # Texts are encoded in blocks, because merging one long word takes superlinear time.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human-written text contains a longer word

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
-# Maximum JSON length of a call's arguments: more than any task's file, and fast to validate.
+# Maximum JSON length of a call's arguments; every file of a task is shorter.
 MAX_CALL_CHARS = 262_144
 
 # Far below the recursion limit of JSON decoders.
@@ -125,8 +125,8 @@ class Toolset:
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context manager that restores the episode's state after an exception.
 
-        The context manager raises `RollbackError` if it cannot restore the state. Without a context
-        manager (None), tools must reject a call before any change.
+        The context manager raises `RollbackError` if it cannot restore the state. Return None
+        if tools never change anything before they reject a call.
         """
         return None
 
@@ -234,10 +234,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Report whether lists and dicts nest deeper than JSON encoders may go."""
+    """Report whether lists and dicts are nested more than `levels` deep."""
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity, to visit shared values once
+        nested: dict[int, object] = {}  # by object id, so that shared values are visited once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -379,7 +379,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    # Keep a property named `title`.
+    # Schemas may have a property named `title`, which must stay.
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

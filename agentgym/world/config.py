@@ -21,7 +21,7 @@ _adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 
 Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 
-# NumPy's legacy generator requires 32 bits.
+# NumPy's legacy generator accepts only 32-bit seeds.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
 # An env runs at most 128 calls per reply (`agentgym.play.env.MAX_CALLS`).

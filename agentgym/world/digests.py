@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-_HEX_DIGITS = 32  # 128 bits, against chance collisions
+_HEX_DIGITS = 32  # 128 bits, so that collisions are very unlikely
 
 # Types whose `repr` determines the value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
@@ -43,7 +43,7 @@ def plain_attributes(value: object) -> dict[str, Any]:
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> str:
-    """Return canonical JSON, written from the leaves up so that sorting encodes nothing twice."""
+    """Return canonical JSON, built from the leaves up so that each value is encoded once."""
     if value is None or isinstance(value, (int, float, str)):
         return _leaf(value)
     if isinstance(value, _PRINTED):

@@ -52,7 +52,7 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play the movers' moves; return a line that reports the moves."""
+        """Play the moves of all `movers`; return a line that reports these moves."""
 
     @abstractmethod
     def read_line(self, line: str) -> None:

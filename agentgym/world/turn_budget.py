@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agentgym.world.config import Config
 
-# Below 1, no policy can succeed; above 100, the budget has no effect.
+# With a factor below 1, no policy can succeed; above 100, the budget has no effect.
 BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
 
 # More turns than any episode has.

@@ -26,7 +26,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error for a world that lacks a hook, or `Config`, which `feature` needs."""
+    """Error for a world that lacks a hook, or a `Config`, that a feature requires."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -56,8 +56,8 @@ class World(Generic[ConfigT]):
         max_failed_rounds: The number of consecutive failed rounds that ends the episode; None for
             no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
-        observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
-            are not their own methods.
+        observes: Whether the env passes completed calls to `read_result`; set this if other objects
+            provide the tools.
         rng: The only source of randomness.
         instance: A digest of the class and the seed, which reveals nothing about the instance.
         done: Whether the world has ended.
@@ -93,7 +93,7 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Required hooks, checked without `abc`, whose error does not state their purpose.
+    # Required hooks, not checked by `abc`, because its error would not explain their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -126,7 +126,7 @@ class World(Generic[ConfigT]):
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the keys that must all belong to a split for this instance to belong to it.
+        """Return keys of this instance; the instance is in a split only if all its keys are.
 
         By default, `instance_key()` is the only key. Override this hook if instances share
         something, such as people, that must not occur in both splits.
@@ -135,7 +135,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
-        """Return the configuration to draw from for a split; by default, the same configuration.
+        """Return the configuration that generates a split's instances; by default, `config`.
 
         Override this hook if `split_keys` returns several keys. Raises ValueError if the
         configuration belongs to another split.
@@ -208,8 +208,7 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that, after the next reply, labels its calls relative to the state
-        before.
+        """Return a function that labels the calls of the next reply, given the current state.
 
         Return None if `optimal_calls` already gives all labels.
         """
@@ -249,7 +248,9 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and `state()` in [-1, 1]; the configuration determines the shape."""
+        """Return the task and the state as a vector with values in [-1, 1]; instances of one
+        configuration have the same shape.
+        """
         raise MissingHook(type(self), "features")
 
     # Hooks that `make` and studies read.

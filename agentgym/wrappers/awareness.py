@@ -14,8 +14,8 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens; the line may be split differently after a message
-_TRIES = 8  # rounds; the usage alternates or converges after two or three rounds
+_SLACK = 12  # tokens; appending the line to a message may change its token count
+_TRIES = 8  # rounds; two or three rounds usually suffice
 
 
 class ContextAwareness(ContextWrapper):

@@ -54,7 +54,7 @@ class Load:
 
 
 class Trigger(Protocol):
-    """Condition for acting, or the level that an edit must reach."""
+    """Condition that starts an edit, or the target level of an edit."""
 
     def level(self, load: Load) -> float:
         """Return the load relative to the trigger, which fires at 1.0."""
@@ -179,8 +179,8 @@ def _parse_trigger(name: str, text: str) -> Trigger:
         return Tokens(parse_count(name, text))
     except ValueError:
         raise ValueError(
-            f"{name} must be tokens (60k), a share of the window (0.75 or 75%), 20uses, 10turns, or "
-            f"several of them joined by |, got {text!r}"
+            f"{name} must be a number of tokens (60k), tool results (20uses) or turns (10turns), "
+            f"a share of the window (0.75 or 75%), or several of these joined by |, got {text!r}"
         ) from None
 
 

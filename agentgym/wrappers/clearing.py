@@ -17,7 +17,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
 
-_LOW = 8 / 15  # gives 0.4 of the window for the default trigger
+_LOW = 8 / 15  # 40 % of the window with the default trigger
 
 
 class ClearThinking(ContextWrapper):

@@ -190,8 +190,8 @@ class Trim(ContextWrapper):
 
     The wrapper models a bounded window without any strategy (LOCA-bench, section 3.1). If the
     system message, the task and the newest turn do not fit, the step truncates the episode
-    (`context_overflow`). If the opening does not fit, the first step does so without running the
-    reply.
+    (`context_overflow`). If the first observation does not fit, the first step truncates the
+    episode without running the reply.
 
     Args:
         budget: The window.
@@ -268,7 +268,7 @@ class Trim(ContextWrapper):
             if saved > 0:
                 edits[answer.id] = cut
                 excess -= saved
-        view.apply("Trim", edits)  # one call, because each call inspects all results
+        view.apply("Trim", edits)  # only once, because `apply` inspects all results
 
 
 register_option("trim", Trim, Trim.stage)

@@ -43,7 +43,7 @@ class ContextRecord:
         phase: The kind of reply: `act`, or `summary` if the view requested a summary.
         tokens: The visible chat.
         reused: The longest common prefix of this chat and the previous chat, which a prefix cache
-            saves.
+            can reuse.
         appended: New text.
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
@@ -121,7 +121,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this only before an edit.
+        """Report whether to edit now; call this method only if the trigger is due.
 
         A policy with a memory is warned first and gets one turn.
         """

@@ -30,8 +30,8 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `run_python`, whose code calls the world's tools as functions.
 
     A call from code waits for its result, runs exactly once, and is checked like a direct call. The
-    result goes to the code and to `StepInfo.nested`; the chat shows only printed output. Tools that
-    end the episode are never functions.
+    result goes to the code and to `StepInfo.nested`; the chat shows only printed output. Code
+    cannot call tools that end the episode.
 
     Args:
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
