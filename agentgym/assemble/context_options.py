@@ -43,7 +43,7 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split `noisy:p=0.1` into the name `noisy` and the argument `p`.
 
-    The split is at each `:` before `NAME=`, so names and values may contain a `:`.
+    A `:` separates arguments only before `NAME=`, so names and values may contain a `:`.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}

@@ -53,7 +53,7 @@ _TEAM_OPTIONS = (
     "seat",
     "opponents",
 )
-# Checking these worlds' presets would slow the import, so the tests check them.
+# The presets of agentgym's worlds are checked in tests, because checks would slow the import.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
@@ -328,7 +328,7 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    # The spec stores converted values: 8000 for "8k", and the path of a dataset.
+    # The spec stores converted values, such as 8000 for "8k".
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)

@@ -120,14 +120,14 @@ def register_oracle(
         name: The oracle's name in error messages.
         wrapper: The class, with an attribute `stage`.
         arguments: A function that returns the wrapper's arguments.
-        needs: The letter of the oracle that this one requires.
+        needs: The letter of another oracle that this oracle requires.
         reason: Why this oracle requires the other oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Register the wrapper for an option of `make`: `labels`, `examples` or `trim`."""
+    """Register the wrapper that implements an option of `make`."""
     _options[name] = Layer(name, wrapper, stage)
 
 

@@ -1,4 +1,4 @@
-"""Scripted policies: stateless functions of the chats, like a model.
+"""Scripted policies; like models, they are stateless functions of the chats.
 
 Random choices depend only on the seed, the instance and the turn (`Message.moment`), not on the
 oracles.
@@ -195,7 +195,7 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    This positive control of an oracle ablation has known deficits, which the ablation must find.
+    This policy is a positive control: an oracle ablation must detect its known deficits.
     The policy follows plan hints and takes the state from state hints.
     """
 

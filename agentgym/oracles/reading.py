@@ -30,7 +30,7 @@ class PastCalls:
     """The successful calls with their results, and the world that results from the calls.
 
     Attributes:
-        events: Each call with its result, in order; None at the start of a turn.
+        events: Each call with its result, in order; None marks the start of a turn.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class PastCalls:
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
         """Return the world after these calls, starting from the task and, if given, a state.
 
-        A later call with equal arguments updates and returns the same object.
+        If the arguments have not changed, the previously returned world is updated and returned.
         """
         origin = (kind, task, state)
         world = self._world
@@ -134,7 +134,7 @@ class ParsedChat:
 
 
 class ChatReading:
-    """The parsed chat up to one of its messages."""
+    """Parsed beginning of a chat, to which `read` adds the chat's new messages."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""

@@ -116,8 +116,8 @@ class TeamPolicy:
     """Policy that plays every agent of a team like one scripted policy.
 
     In a split team, the agent that has the tool makes the next call; the other agents send the
-    state and wait. A manager delegates the calls that it cannot play. A host needs only the
-    question to answer.
+    state and wait. A manager delegates the calls that it cannot play. A host
+    computes its answer from the question alone.
 
     Args:
         env_id: The id of the team.

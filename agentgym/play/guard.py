@@ -54,7 +54,7 @@ class Guard:
         return faults
 
     def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Add the faults of observing wrappers to a step's info."""
+        """Add the faults that occurred in wrappers to a step's info."""
         if not self.faults:
             return info
         detail: StepInfo = info["detail"]

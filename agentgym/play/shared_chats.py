@@ -40,8 +40,8 @@ class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
     A deep copy gives a tuple of the current chats. A record contains the new messages, or the whole
-    chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass an open
-    file.
+    chat if the reader missed a record. Raises CustomSpaceError if open files
+    cannot be passed to other processes.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
@@ -72,7 +72,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # The head is written last, so that readers find complete records.
+        # The header is written last, so that readers never find an incomplete record.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 

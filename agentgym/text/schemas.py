@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 # Strict mode, so that values are never converted silently, such as True to 1 or "2" to 2.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_make_shape: Any = TypedDict  # type checkers reject computed fields
+_make_shape: Any = TypedDict  # type checkers reject a TypedDict with computed fields
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:

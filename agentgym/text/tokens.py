@@ -105,7 +105,7 @@ class TokenCounter:
 
 
 def image_tokens(png: bytes) -> int:
-    """Count the tokens of a picture, like OpenAI's vision models in full detail.
+    """Count the tokens of a picture, as OpenAI's vision models do at high detail.
 
     A picture is first scaled to fit into 2048 x 2048 pixels, then so that its shorter side has at
     most 768 pixels. It takes 85 tokens plus 170 tokens per 512 x 512 tile.

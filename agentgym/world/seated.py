@@ -77,7 +77,7 @@ class SeatedWorld(World[ConfigT]):
         self.seat, self.in_match, self._news = seat, True, []
 
     def make_move(self, move: Move) -> str:
-        """Make this seat's move; outside a match, play on until the seat's next turn."""
+        """Make this seat's move; outside a match, also play the other seats' scripted moves."""
         if self.pending is not None:
             raise ToolError("you have already moved; wait for the other players")
         if self.in_match:

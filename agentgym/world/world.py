@@ -40,8 +40,8 @@ class MissingHook(NotImplementedError):
 class World(Generic[ConfigT]):
     """One instance of a task, determined by `(config, seed)`.
 
-    A world implements the first four hooks below, hooks for the features it supports, and `@tool`
-    methods; `ToolEnv` provides the loop. Worlds pickle mid-episode.
+    A world implements four required hooks (`generate` to `score`), the hooks of the features that
+    it supports, and `@tool` methods. `ToolEnv` provides the loop. Worlds pickle mid-episode.
 
     Attributes:
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
@@ -196,7 +196,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a hidden history; None keeps the task."""
+        """Return an updated task, shown if the history is hidden; None keeps the task."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -222,11 +222,11 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the result of a completed call; ignore a result that does not fit."""
+        """Apply the result of a completed call; ignore a result that contradicts the world."""
         raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
-        """Read a text from `state()`, which replaces the history."""
+        """Set the world to the state that a text from `state()` describes."""
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

@@ -121,7 +121,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this method only if the trigger is due.
+        """Report whether to edit now; call this method only after `is_due` returned True.
 
         A policy with a memory is warned first and gets one turn.
         """

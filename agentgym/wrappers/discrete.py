@@ -87,7 +87,7 @@ def mask_of(world: World[Any]) -> NDArray[np.bool_]:
 
 
 def example_world(env: ToolEnv) -> World[Any]:
-    """Return an instance with the same array shapes as all instances."""
+    """Return any instance, because all instances have the same array shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     if isinstance(env, AgentEnv):

@@ -75,7 +75,7 @@ class ContextView:
         warned: Whether the policy has been warned about the next lossy edit.
         overflow: Whether the view exceeds the window even after trimming.
         request: A request in the newest message, shown once and not logged.
-        chat: The visible chat; the same object while nothing changes.
+        chat: The visible chat; the object is replaced only if the chat changes.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
@@ -84,7 +84,7 @@ class ContextView:
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
-        self.editable_tail = 2  # the new reply, and the previous reply's thinking
+        self.editable_tail = 2  # clearing thinking may edit the previous reply
         self.outermost: object = None
         self.edit_counts: dict[str, int] = {}
         self.begin()
