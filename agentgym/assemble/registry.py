@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or, without that id, the only such world.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or else another package's `ListWorld-easy`.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
@@ -263,8 +263,8 @@ def spec(
         oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
             (communication). After P or S, a number is the probability of a correct hint (`P0.5`).
             After any letter but H, `_` gives a placebo of the same length.
-        hint_scope: `persistent` hints stay in the chat; `ephemeral` hints show on the newest
-            message only.
+        hint_scope: `persistent` hints stay in the chat; `ephemeral` hints appear only in
+            the newest message.
         oracle_options: Wrapper arguments by oracle letter, such as `{"H": {"keep_last_error":
             True}}`; arguments of inactive oracles are ignored.
         shots: The number of solved examples before the task.

@@ -18,7 +18,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
         from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
         raise ImportError(
-            f"PettingZoo envs of teams need {install_command('multi')} ({error})"
+            f"team envs require PettingZoo: {install_command('multi')} ({error})"
         ) from error
     team_spec = spec(env_id, **options)
     if "team" not in team_spec.kwargs:

@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that names the wrapper's outermost package, because files may move."""
+        """Return a spec that names the wrapper's outermost package, so that files may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, with the oracle that it requires and the reason."""
+    """A registered oracle; `reason` explains why it needs the oracle `needs`."""
 
     layer: Layer
     arguments: ArmArguments
@@ -283,7 +283,7 @@ def _oracle_layers(
     for letter, own in options.items():
         if letter not in _oracles:
             raise ValueError(
-                f"oracle_options are given for {letter!r}; "
+                f"oracle_options contains {letter!r}, which is not an oracle; "
                 f"{list_names(letter, tuple(_oracles), 'oracles')}"
             )
         layer = _oracles[letter].layer
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # its budget applies to all
+    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

@@ -87,7 +87,7 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                # A host's answer is not a world call, so it is allowed after the world has ended.
+                # A host may still answer after the world has ended.
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
@@ -125,7 +125,7 @@ class AgentEnv(ToolEnv):
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome needs a score
+            with self.guard.watch("score", "the scorer broke"):  # a duel needs the score
                 self.protocol.finished(self.agent, self.team, reason)
         return ""
 

@@ -13,7 +13,8 @@ from agentgym.text.validation import check_float, check_int
 # Characters per cycle; the limit protects the other agents' contexts.
 MAX_MESSAGE = 16_384
 
-# Longer runs of characters count as several words; otherwise a text without spaces would be free.
+# Longer runs of characters count as several words; otherwise a long text without spaces would
+# count as one word.
 _WORD_CHARS = 20
 # The text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."
@@ -72,5 +73,5 @@ class Channel:
 
 
 def count_words(text: str) -> int:
-    """Count the words of a text; a word longer than 20 characters counts as several."""
+    """Count the words of a text; a word longer than 20 characters counts as several words."""
     return len(_WORD.findall(text))

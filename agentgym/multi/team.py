@@ -28,7 +28,7 @@ HEADING = re.compile(r"([a-z]+_[0-9]+) (?:tells you|reports) \(([0-9]+) characte
 
 @dataclass(frozen=True, slots=True)
 class TeamAction:
-    """A world call by an agent, with its visible result."""
+    """A call in the world, with the calling agent and the result that the agent saw."""
 
     agent: str
     call: ToolCall
@@ -133,8 +133,8 @@ class TeamProtocol:
 
     Args:
         roles: The world tools of each role or agent; by default, the protocol assigns the tools.
-        reward: `shared`, or the factors of the score that roles or agents earn; unlisted agents
-            earn nothing.
+        reward: `shared`, or a factor per role or agent, by which the score is multiplied; unlisted
+            agents earn nothing.
         **limits: Arguments of `Channel`.
 
     Attributes:
@@ -201,7 +201,7 @@ class TeamProtocol:
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run an agent's call with `go`."""
+        """Run an agent's call; `go()` runs the call in the world."""
         return go()
 
     def rouse(self, team: Team) -> None:

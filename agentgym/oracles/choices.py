@@ -18,7 +18,7 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # attempts to find a wrong hint that can be parsed; most can
+_READ_BACK = 16  # attempts to find a wrong hint that can be parsed; most hints can
 _SAMPLES = 64  # random calls to try before giving no wrong hint
 _DECOYS = 8  # instances to try; some may repeat or have the same state
 _AHEAD = 8  # extra turns to play, because all offices start with the same empty state
@@ -54,7 +54,7 @@ def wrong_calls(world: World[object]) -> list[ToolCall]:
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random non-optimal legal call, or else an optimal one."""
+    """Return a random non-optimal legal call, or an optimal call if there is none."""
     return choose(wrong_calls(world) or world.legal_calls(), rng)
 
 

@@ -71,9 +71,9 @@ class HintOracle(
         **recorded: The subclass's arguments, which specs record.
 
     Attributes:
-        note: The announcement in the system message; a general announcement if empty.
+        note: The announcement in the system message; by default, a general announcement.
         hooks: The hooks of `World` that provide the hint.
-        wrong_hooks: Further hooks for wrong hints.
+        wrong_hooks: Additional hooks that wrong hints require.
         source: The chat before this hint was added.
         hint: The newest hint; empty after the end of the episode.
     """
@@ -160,7 +160,7 @@ class HintOracle(
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # may add faults, so call it first
+        shown = self.observation(chat)  # first, because it may record a fault
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
@@ -215,9 +215,8 @@ class StateOracle(HintOracle):
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state replaces the history. If the hint contains only
-            `World.brief_state`, a tool shows the rest. Team agents, whose chats contain only part
-            of the history, always have the tool.
+        whole: Whether the state replaces the history. The hint contains `World.brief_state`; a
+            tool shows the rest if `whole` is set or the agent sees only part of the history.
         accuracy: The probability that a hint is correct; a wrong hint is another instance's state.
         placebo: Whether to show uninformative text instead.
 
@@ -315,8 +314,8 @@ class HistoryOracle(
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
         if not any(isinstance(hint, StateOracle) and not hint.placebo for hint in self.hints):
             raise ValueError(
-                "HistoryOracle needs a StateOracle inside: without history the agent cannot know "
-                "the state"
+                "HistoryOracle needs a StateOracle inside, because without the history the agent "
+                "cannot know the state"
             )
 
     def observation(self, observation: Chat) -> Chat:

@@ -108,7 +108,7 @@ class ScriptedPolicy:
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
         """Return a random generator that depends only on the seed, the instance and the turn.
 
-        In chats parsed from plain text, the task replaces the instance.
+        In chats parsed from plain text, the text of the task identifies the instance.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
@@ -243,7 +243,8 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    No reasoning is added to summaries, to notes, or if the chat shows both a plan and a state hint.
+    The policy adds no reasoning to summaries or notes, nor if the chat shows a plan and a state
+    hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -1,6 +1,6 @@
 """Incremental reading of chats by scripted policies.
 
-A context edit creates a new buffer (`Messages.lineage`), which is read in full.
+A context edit creates a new message buffer (`Messages.lineage`), so the whole chat is read again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More than the usual number of concurrent episodes; a parsed chat takes much memory.
+# A limit, because parsed chats take much memory; few runs have more concurrent episodes.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # per chat, because threads may read different versions
 

@@ -48,7 +48,7 @@ DEFAULT_RESULT_CHARS = 1_000_000
 # Shorter results do not count towards a reply's work budget, because counting would be slow.
 _SHORT_RESULT = 10_000
 
-# Shared objects, because building a `StepInfo` takes as long as a call.
+# These objects are shared, because building a `StepInfo` takes as long as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 # Prefix of the error for a reply without a call.
 _PROSE = f"error: {NO_CALL}"

@@ -39,14 +39,14 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy gives a tuple of the current chats. A record contains the new messages, or the whole
+    A deep copy is a tuple of the current chats. A record contains the new messages, or the whole
     chat if the reader missed a record. Raises CustomSpaceError if open files
     cannot be passed to other processes.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
         if sys.platform == "win32":
-            raise CustomSpaceError("Windows has no shared memory for chats")
+            raise CustomSpaceError("Windows cannot share chats; use shared_memory=False")
         file = _nameless_file() if file is None else file
         self._count, self._file = count, file
         self._chats = [Chat()] * count

@@ -29,7 +29,7 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 MAX_REPLY_CHARS = 1_000_000
 # More calls than any env executes, and still fast to parse.
 MAX_BLOCKS = 1_024
-# More than any office tool accepts; a list or dict takes far longer to parse than a character.
+# No office tool accepts more; parsing a list or dict takes far longer than parsing a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
 # `explain` returns this prefix if the reply does not attempt a call.
@@ -69,7 +69,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply contains no readable call; the message explains why."""
+    """Error for a reply without a readable call; the message explains why."""
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -246,7 +246,7 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     name, arguments = plain.name, plain.arguments
-    colons = body.count(":") - 2  # without the colons after the keys `name` and `arguments`
+    colons = body.count(":") - 2  # without the colons after `name` and `arguments`
     if colons != len(arguments) and colons != str(arguments).count(":"):
         return None
     if not (name.isascii() and name.isidentifier()):

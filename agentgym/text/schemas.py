@@ -16,7 +16,7 @@ _make_shape: Any = TypedDict  # type checkers reject a TypedDict with computed f
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the strict validator of a mapping with typed fields."""
+    """Return a strict validator for mappings with typed fields."""
     shape = _make_shape(name, dict(types))
     shape.__pydantic_config__ = _STRICT
     return TypeAdapter(shape)

@@ -69,7 +69,7 @@ class Dense:
         return cls(np.concatenate(parts), embed)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the `count` nearest documents."""
+        """Return the `count` documents nearest to a query."""
         return rank(self.vectors @ unit(self.embed([query]))[0], count, positive=False)
 
 

@@ -27,13 +27,13 @@ _PROBES = 64
 
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-_MAX_DRAWS = 500  # a split with a fifth of the instances is missed with probability 10^-48
+_MAX_DRAWS = 500  # P(all draws miss a fifth of the instances) = 10^-48
 
 # A remembered seed takes about 100 bytes.
 _MAX_SEEDS = 10_000
 
-# Seeds whose instances are in the other split, by world, configuration and split. All
-# policies of an evaluation reset to the same seeds, so later resets skip these draws.
+# Seeds whose instances are in the other split, by world, configuration and split. An
+# evaluation resets to the same seeds for each policy, so the cache saves repeated draws.
 _rejected: dict[tuple[type[World[Any]], str, str], set[int]] = {}
 
 # Whether `_PROBES` draws contain enough different instances, by world and configuration.

@@ -62,7 +62,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code; a failed call's result starts with `error:`."""
+    """A call made by the policy's code; the result of a failed call starts with `error:`."""
 
     name: str
     arguments: Mapping[str, Any]

@@ -214,7 +214,7 @@ class World(Generic[ConfigT]):
         """
         return None
 
-    # Hooks for scripted play, which read the texts of the hooks above.
+    # Hooks for scripted play, which parse the texts of other hooks.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -369,7 +369,7 @@ class CallSet(Sequence[ToolCall]):
         ):
             return False
         value = call.arguments[self._argument]
-        # Unlike call validation, dicts treat True and 1.0 as 1.
+        # As dict keys, True and 1.0 equal 1; call validation distinguishes them.
         return (
             isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
         )

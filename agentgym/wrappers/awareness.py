@@ -70,7 +70,7 @@ class ContextAwareness(ContextWrapper):
     def _settled_line(self, newest: Message) -> str:
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        # If the usage alternates between two numbers, trailing white space may stop this.
+        # Trailing white space may help if the usage alternates between two numbers.
         for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):

@@ -48,7 +48,7 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # the newest replies stay editable
-            tail = min(keep + 1, 16)  # a longer tail would slow down every step
+            tail = min(keep + 1, 16)  # more editable replies would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:

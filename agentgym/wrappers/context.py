@@ -186,7 +186,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
             raise ValueError(
                 f"a wrapper between {type(self).__name__} and the context strategies inside it "
                 "changes the chat; "
-                "put it inside or outside of all context strategies"
+                "put that wrapper inside or outside of all context strategies"
             )
         before = len(self.view.accounts.edits)
         self.edit()
@@ -257,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to save summaries
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, so that fewer summaries are needed
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class EditMessages(ContextWrapper):
         order = [positions[message.id] for message in shown]
         if order != sorted(set(order)) or after[: len(shown)] != shown:
             raise ValueError(
-                "edit must keep the order of messages, repeat none, and append new ones at the end"
+                "edit must keep the order of messages, repeat none, and append new messages last"
             )
         replacements = {message.id: message for message in shown}
         edits = {

@@ -41,7 +41,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
         seconds: The maximum duration of a run.
         memory_mb: The maximum memory of a run.
         output_chars: The maximum number of characters that a run may print.
-        calls: The maximum number of calls of a run.
+        calls: The maximum number of calls per run.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))

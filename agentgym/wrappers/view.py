@@ -139,7 +139,7 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return visible messages, oldest first; O(new) for the newest, otherwise O(view)."""
+        """Return the messages with these ids, oldest first; O(view) unless all are recent."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
