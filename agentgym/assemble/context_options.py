@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function; errors also list the options in `more`."""
+    """Parse the arguments of a class or function; error messages also list `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):

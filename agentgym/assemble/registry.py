@@ -91,7 +91,7 @@ def register(
 
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
-        presets: Options of the world and of `ToolEnv`, by preset name.
+        presets: Maps preset names to options of the world and of `ToolEnv`.
         teams: Additional kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
@@ -273,7 +273,7 @@ def spec(
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments of each strategy, of `trim` and of `budget`.
-        agents: For a team, the options that differ between agents, by agent name.
+        agents: For a team, maps agent names to the options that differ between agents.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration. Teams also
             accept the arguments of `agentgym.multi.game.Game`, or `seat` and `opponents`
             (`agentgym.training.rollout.seat_env.SeatEnv`).

@@ -263,7 +263,7 @@ def build_stack(
                 f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} has "
                 "one agent; make a team such as ListWorld-team"
             )
-    layers.sort(key=lambda pair: pair[0].stage)  # the sort is stable within a stage
+    layers.sort(key=lambda pair: pair[0].stage)
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]

@@ -156,5 +156,5 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    hook = getattr(env, "refresh", None)  # context wrappers update their token counts
+    hook = getattr(env, "refresh", None)
     return hook(chat, info) if hook is not None else (chat, info)

@@ -259,7 +259,7 @@ class Game:
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():
-            if id(world) not in scored:  # agents may share a world
+            if id(world) not in scored:
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
         if any(agent_env.guard.broken for agent_env in self.agent_envs.values()):

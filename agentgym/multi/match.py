@@ -87,7 +87,7 @@ class Match(TeamProtocol):
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)
-                    team.restarting.add(agent)  # the task lists all earlier moves
+                    team.restarting.add(agent)
                 elif news:
                     team.mail[agent].append(f"{PLAYED}\n{news}")
             if next(iter(seated.values())).done:

@@ -112,7 +112,7 @@ class Team:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Restore the team's state after an exception."""
-        # `actions` only grows after a transaction, so the long list need not be copied.
+        # The long list `actions` changes only after a transaction, so it is not copied.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:

@@ -26,7 +26,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices from context wrappers, which are not part of the world's text.
+# Notices that context wrappers added to the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -160,7 +160,7 @@ class HintOracle(
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # first, because it may record a fault
+        shown = self.observation(chat)  # may record a fault
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:

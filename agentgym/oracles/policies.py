@@ -243,8 +243,7 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    The policy adds no reasoning to summaries or notes, nor if the chat shows a plan and a state
-    hint.
+    Only world calls get reasoning, unless the chat shows both a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

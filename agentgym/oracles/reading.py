@@ -38,7 +38,7 @@ class PastCalls:
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
-        self._newest_event = 0  # index of the newest message's event, if any
+        self._newest_event = 0
         self._world: World[object] | None = None
         self._origin: tuple[object, ...] = ()
         self._applied = 0
@@ -61,7 +61,7 @@ class PastCalls:
     def replace_newest(self, text: str) -> None:
         """Replace the newest message's text and read the message again."""
         newest = self._newest
-        if newest is None or newest.role == "assistant":  # the calls of a reply never change
+        if newest is None or newest.role == "assistant":
             return
         del self.events[self._newest_event :]
         if self._applied > self._newest_event:
@@ -210,7 +210,7 @@ class Readings(Generic[ReadingT]):
         """Read a chat and yield the result; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
-            messages = Messages(messages)  # parsed chats are cached by buffer
+            messages = Messages(messages)
         lineage, shared = messages.lineage()
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)

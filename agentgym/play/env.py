@@ -68,11 +68,11 @@ class ToolEnv(ToolHost):
         world: The world's class or path (`"package.module:Class"`).
         dialect: The format of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
-        max_failed_rounds: The episode ends after this number of consecutive replies without a
-            successful call; `world` uses `World.max_failed_rounds`, None disables the limit.
+        max_failed_rounds: The number of consecutive replies without a successful call that ends
+            the episode; `world` uses `World.max_failed_rounds`, and None disables the limit.
         max_result_chars: The maximum number of characters of a tool result in the chat; a longer
             result is cut, with a notice.
-        on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
+        on_fault: Whether to `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
         split: `train`, `test`, or None for all instances.

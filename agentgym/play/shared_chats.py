@@ -29,7 +29,7 @@ from agentgym.play.spaces import ChatSpace
 from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # the newest record's number and length in bytes
-_SEEN = struct.Struct("<Q")  # the number of the last record read
+_SEEN = struct.Struct("<Q")
 _PAGE = 4096  # a memory page; each env's first page contains the structs above
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still be using the previous record
@@ -93,7 +93,7 @@ class SharedChats(Sequence[Chat]):
             base, kept, new, tools, agent = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
-            # A slice copies the messages, so slice only if some messages are not shared.
+            # A slice copies the messages, so avoid it if all messages are shared.
             shared = messages if kept == len(messages) else messages[:kept]
             tools = last.tools if tools is None else tools
             self._chats[index] = Chat(shared, tools, agent).extend(new)

@@ -135,7 +135,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         return Snapshot(copy.deepcopy(self._state()))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot; it can be restored again."""
+        """Restore a snapshot, which can be restored several times."""
         state = copy.deepcopy(dict(snapshot.state))
         for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
             vars(toolset).update(attributes)

@@ -1,10 +1,10 @@
 """Parse tool calls from model replies, and render calls as text.
 
 In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
-A). In `json`, it contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes
-and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced with a
-```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never raises,
-takes linear time and evaluates no code.
+A). In `json`, a reply contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>`
+(Hermes and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced
+with a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never
+raises, takes linear time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# More calls than any env executes, and still fast to parse.
+# Maximum calls per reply; no env executes more.
 MAX_BLOCKS = 1_024
 # No office tool accepts more; parsing a list or dict takes far longer than parsing a character.
 MAX_CONTAINERS = 10_000
@@ -246,7 +246,7 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     name, arguments = plain.name, plain.arguments
-    colons = body.count(":") - 2  # without the colons after `name` and `arguments`
+    colons = body.count(":") - 2
     if colons != len(arguments) and colons != str(arguments).count(":"):
         return None
     if not (name.isascii() and name.isidentifier()):

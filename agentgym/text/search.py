@@ -37,7 +37,7 @@ class Lexical:
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
             for text in texts
         ]
-        # Imported here, because it loads scipy, and importing agentgym must stay fast.
+        # bm25s is imported here, because it loads scipy, which would slow the import of agentgym.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(model)

@@ -50,7 +50,7 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 # A line end that is followed by a non-blank line.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-_CACHED_BLOCKS = 1_024  # enough for the longest texts of a step
+_CACHED_BLOCKS = 1_024
 # Texts are encoded in blocks, because merging one long word takes superlinear time.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human-written text contains a longer word
@@ -88,7 +88,7 @@ class TokenCounter:
         return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
-        """Count the tokens of a message with its overhead."""
+        """Count the tokens of a message, including its markup."""
         calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
         texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
@@ -128,7 +128,7 @@ def heuristic() -> TokenCounter:
 
 
 def cl100k() -> TokenCounter:
-    """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
+    """Return a counter with the GPT-4 vocabulary, which the papers use; no download is needed.
 
     Encoding takes linear time, in blocks that end at word boundaries. A run of more than 24,576
     characters without a word boundary is split anyway, which may change adjacent tokens.

@@ -26,7 +26,7 @@ MAX_DEPTH = 64
 # Errors stay in the context, so they quote only short values.
 _ECHO_CHARS = 120
 _LISTED_CHARS = 300  # room for about forty names
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escaped NUL in JSON text
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")
@@ -78,7 +78,7 @@ def tool(
     changing anything. A parameter `class_` is offered as `class`.
 
     Args:
-        method: The method, when used without parentheses.
+        method: The method, if the decorator is used without parentheses.
         final: Whether a successful call ends the episode.
         name: The tool's name; by default the method's name.
     """
@@ -101,7 +101,7 @@ class Toolset:
     """Tools mounted on an env in addition to the world's tools.
 
     Attributes:
-        episode_state: The attributes that belong to the episode and to snapshots.
+        episode_state: The names of the attributes that snapshots save.
         tool_order: All tools in listing order; by default, definition order, followed by the parts'
             tools.
         parts: Objects with further `@tool` methods, which share the toolset's state.
@@ -147,7 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method, or raise ToolError for bad arguments; undo it if `convert` fails."""
+        """Run the method; raise ToolError for bad arguments. Undo the call if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:

@@ -201,7 +201,7 @@ def _describe(schema: Mapping[str, Any]) -> str:
     texts = []
     for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")
-        reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a nested configuration
+        reference = kind.get("$ref", "").rpartition("/")[2]
         noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")
         if "enum" in kind or "const" in kind:
             texts.append(f"one of {_bounds(kind)}")

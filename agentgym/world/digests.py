@@ -26,7 +26,7 @@ def digest(value: object) -> str:
     """Return a digest of a value made of numbers, strings, collections, records and plain objects.
 
     Mappings and sets are unordered, tuples equal lists, objects are represented by class name and
-    attributes, and functions by name. Raises TypeError for anything else, and for cycles.
+    attributes, and functions by name. Raises TypeError for unsupported values and for cycles.
     """
     return hashlib.sha256(_canonical(value, ()).encode()).hexdigest()[:_HEX_DIGITS]
 
@@ -68,7 +68,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _leaf(value: object) -> str:
-    """Return `json.dumps(value)`, without its overhead for the commonest types."""
+    """Return `json.dumps(value)`, with a fast path for the most common types."""
     if type(value) is str:
         return encode_basestring_ascii(value)
     if type(value) is int:

@@ -56,8 +56,9 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Apply a line from `play`, even if earlier lines are missing; raise ValueError if the line
-        is invalid.
+        """Apply a line that `play` returned; earlier lines may be missing.
+
+        Raises ValueError if the line is invalid.
         """
 
     @abstractmethod

@@ -149,9 +149,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy that sees neither task nor results; None to
-        estimate it.
-        """
+        """Return the best expected score without seeing task or results; None to estimate it."""
         return None
 
     def toolsets(self) -> Sequence[object]:
@@ -175,8 +173,8 @@ class World(Generic[ConfigT]):
     def brief_state(self) -> str:
         """Return the part of a long state that matters for the next steps; by default, `state()`.
 
-        This part is shown to agents that see their history or have a tool for the rest. Implement
-        `state_chars` too.
+        The hint contains only this part if the agent sees its history or has a tool for the rest.
+        Implement `state_chars` too.
         """
         return self.state()
 
@@ -218,7 +216,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world from its task text; `max_turns` is None if the text states no budget."""
+        """Return the world that a task describes; `max_turns` is None without a stated budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -355,7 +353,7 @@ def _describe(hook: str) -> str:
 
 
 class CallSet(Sequence[ToolCall]):
-    """Set of calls of one tool that differ in one argument, with membership in O(1)."""
+    """Set of calls of one tool that differ only in one argument; a membership test takes O(1)."""
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
         self._name, self._argument = name, argument

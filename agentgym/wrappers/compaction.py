@@ -268,7 +268,7 @@ class Trim(ContextWrapper):
             if saved > 0:
                 edits[answer.id] = cut
                 excess -= saved
-        view.apply("Trim", edits)  # one call for all edits, because `apply` inspects all results
+        view.apply("Trim", edits)
 
 
 register_option("trim", Trim, Trim.stage)

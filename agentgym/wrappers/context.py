@@ -47,7 +47,7 @@ class ContextRecord:
         appended: New text.
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
-        tool_output: The tool results in the new text.
+        tool_output: Tool results that are part of the new text.
         hidden: The results of calls made by code, which the chat does not show.
         summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
@@ -112,7 +112,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
-        self._peak = 0.0  # the highest level seen so far
+        self._peak = 0.0
         self._action = ""
 
     def is_due(self, level: float) -> bool:
@@ -123,7 +123,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     def may_edit(self, level: float) -> bool:
         """Report whether to edit now; call this method only after `is_due` returned True.
 
-        A policy with a memory is warned first and gets one turn.
+        A policy with a memory first gets a warning and one turn to write notes.
         """
         if not self.lossy:
             return level >= 1
@@ -257,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, so that fewer summaries are needed
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to need fewer summaries
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        with reply_work.shared_room():  # all calls of a run share one budget
+        with reply_work.shared_room():
             result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":
@@ -131,7 +131,7 @@ class PythonTool(Toolset):
         for each in self.env.callable_tools:
             if each.name in self.names:
                 functions[each.name] = functools.partial(_call, self.env, each)
-            elif not hasattr(builtins, each.name):  # keep builtins such as `print`
+            elif not hasattr(builtins, each.name):
                 functions[each.name] = functools.partial(_refuse, each)
         return functions
 

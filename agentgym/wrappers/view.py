@@ -66,7 +66,7 @@ class ContextView:
     Attributes:
         limit: The number of tokens available to strategies; usage reports fill the rest of the
             window.
-        editable_tail: The number of newest replies that can be edited without copying the rest.
+        editable_tail: The number of newest replies that can be edited without copying the chat.
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
@@ -227,7 +227,7 @@ class ContextView:
 
         Args:
             strategy: The name of the strategy.
-            edits: A replacement, or None to drop the message, by message id.
+            edits: Maps message ids to replacements, or to None to drop the message.
             at_least: The minimum number of saved tokens; edits that save fewer are ignored.
             cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.
