@@ -15,7 +15,7 @@ from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
 
-# The entries whose modules have not been imported yet.
+# Plugin entries whose modules have not been imported yet.
 _unused: dict[str, EntryPoint] = {}
 
 

@@ -196,7 +196,7 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # With a hidden history, sending the state again is harmless.
+        # If the history is hidden, the agent may send the state twice, which is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)

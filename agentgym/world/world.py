@@ -251,7 +251,7 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "features")
 
-    # Hooks that `make` and studies read.
+    # Hooks that `make` and ablations use.
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:

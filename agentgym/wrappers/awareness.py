@@ -14,7 +14,7 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens; the line's token count depends on the message
+_SLACK = 12  # spare tokens, because the line's token count varies
 _TRIES = 8  # rounds; two or three rounds usually suffice
 
 

@@ -28,7 +28,7 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # At this share of the trigger, one turn usually remains for writing notes.
 _NEAR = 0.9
-# The share below which a strategy counts as idle; episodes rarely differ tenfold in length.
+# A strategy is idle below this share of its trigger; episodes rarely differ tenfold in length.
 _IDLE = 0.1
 # Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
