@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # has the common budget
+    innermost = min(edits, key=lambda layer: layer.stage).name
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

@@ -25,7 +25,7 @@ MAX_DEPTH = 64
 
 # Errors stay in the context, so they quote only short values.
 _ECHO_CHARS = 120
-_LISTED_CHARS = 300  # room for about forty names
+_LISTED_CHARS = 300
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])

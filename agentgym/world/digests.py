@@ -51,7 +51,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return _canonical(value.tolist(), above)
     if id(value) in above:
-        raise TypeError(f"no digest: a {type(value).__name__} contains itself; {_REMEDY}")
+        raise TypeError(f"a {type(value).__name__} that contains itself has no digest; {_REMEDY}")
     above = (*above, id(value))
     if isinstance(value, (list, tuple)):
         return _list(_canonical(item, above) for item in value)
@@ -85,7 +85,7 @@ def _attributes(value: object) -> Mapping[str, Any]:
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "__dict__"):
         return vars(value)
-    raise TypeError(f"no digest: a {type(value).__name__} has no attributes; {_REMEDY}")
+    raise TypeError(f"a {type(value).__name__} without attributes has no digest; {_REMEDY}")
 
 
 _REMEDY = "fill World.instance_key with a digest of what makes the task"

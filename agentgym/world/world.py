@@ -80,7 +80,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # not inherited from a base class
+        if "_is_complete" not in vars(type(self)):
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
