@@ -28,7 +28,7 @@ _EPISODE = (
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of an episode; opaque, picklable, and reusable."""
+    """Snapshot of an episode; opaque, picklable, and reusable."""
 
     state: Mapping[str, Any]
 

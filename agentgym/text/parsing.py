@@ -236,7 +236,7 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None for a call that only `_call` can read.
 
-    msgspec silently drops repeated names. To detect this, the function compares the number of
+    To detect repeated names, which msgspec silently drops, the function compares the number of
     colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:

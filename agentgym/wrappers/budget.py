@@ -146,8 +146,8 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 def read_trigger(name: str, value: Any) -> Trigger:
     """Parse a trigger from an instance, a dict, or a string.
 
-    A string is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
-    `10turns`, or several joined by `|`. Anything else raises ValueError.
+    A string is a number of tokens (`60k`), tool results (`20uses`) or turns (`10turns`), a
+    share of the window (`0.75`, `75%`), or several joined by `|`. Other values raise ValueError.
     """
     if isinstance(value, str):
         parts = tuple(_parse_trigger(name, part.strip()) for part in value.split("|"))

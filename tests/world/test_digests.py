@@ -88,7 +88,9 @@ def test_what_has_no_digest_is_refused_with_the_remedy() -> None:
         digest([object()])
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(TypeError, match=r"a list that contains itself has no digest; fill World\.instance_key"):
+    with pytest.raises(
+        TypeError, match=r"a list that contains itself has no digest; fill World\.instance_key"
+    ):
         digest(loop)
     shared = [1]
     assert digest([shared, shared]) == digest([[1], [1]])
