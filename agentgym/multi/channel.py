@@ -13,8 +13,7 @@ from agentgym.text.validation import check_float, check_int
 # Characters per cycle; the limit protects the other agents' contexts.
 MAX_MESSAGE = 16_384
 
-# Longer runs of characters count as several words; otherwise a long text without spaces would
-# count as one word.
+# Longer runs of characters count as several words, so that omitting spaces saves no words.
 _WORD_CHARS = 20
 # The text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."

@@ -46,9 +46,7 @@ class SharedChats(Sequence[Chat]):
 
     def __init__(self, count: int, file: int | None = None) -> None:
         if sys.platform == "win32":
-            raise CustomSpaceError(
-                "shared_memory is unavailable on Windows; use shared_memory=False"
-            )
+            raise CustomSpaceError("shared_memory requires Unix; use shared_memory=False")
         file = _nameless_file() if file is None else file
         self._count, self._file = count, file
         self._chats = [Chat()] * count
