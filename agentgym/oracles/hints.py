@@ -67,7 +67,7 @@ class HintOracle(
     Args:
         hint_scope: `persistent` or `ephemeral`.
         accuracy: The probability, in [0, 1], that a hint is correct.
-        placebo: Whether to show uninformative text of the same length instead.
+        placebo: Whether to show uninformative text of the same length instead of a hint.
         **recorded: The subclass's arguments, which specs record.
 
     Attributes:
@@ -179,7 +179,7 @@ class PlanOracle(HintOracle):
         with_state: Whether the policy also sees the state, to which the step may refer.
         accuracy: The probability that a hint is correct; a wrong hint asks for a legal, non-optimal
             call.
-        placebo: Whether to show uninformative text instead.
+        placebo: Whether to show uninformative text instead of a hint.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -218,7 +218,7 @@ class StateOracle(HintOracle):
         whole: Whether the state replaces the history. The hint contains `World.brief_state`; a
             tool shows the rest if `whole` is set or the agent sees only part of the history.
         accuracy: The probability that a hint is correct; a wrong hint is another instance's state.
-        placebo: Whether to show uninformative text instead.
+        placebo: Whether to show uninformative text instead of a hint.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))

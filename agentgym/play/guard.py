@@ -151,7 +151,7 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
 
 
-# Host errors; a reply can cause other `OSError`s, for example with an overlong path.
+# `OSError`s caused by the host; a reply can cause others, for example with an overlong path.
 _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),

@@ -165,6 +165,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
 
 def episode_state(toolset: object) -> dict[str, Any]:
-    """Return a toolset's attributes that belong to the episode."""
+    """Return the attributes that a toolset lists in `episode_state`."""
     names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
     return {name: getattr(toolset, name) for name in names}

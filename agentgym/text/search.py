@@ -21,7 +21,7 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # limits memory use with many documents
+_BATCH = 1024  # limits the memory use of large collections
 
 
 class Lexical:

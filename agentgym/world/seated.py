@@ -15,7 +15,7 @@ ConfigT = TypeVar("ConfigT")
 # A move as JSON: a number of units, or a direction.
 Move = int | str
 
-# The result of a move in a match, until the players' moves have been played.
+# Provisional result of a move in a match, shown until all moves have been played.
 COMMITTED = "Your move is made. It is played once every player whose turn it is has moved."
 
 # The plan hint for a seat that has moved, or that must wait for its turn.

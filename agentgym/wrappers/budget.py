@@ -26,7 +26,7 @@ class ContextBudget(Config):
     Attributes:
         window: The maximum number of tokens of a prompt and its reply together.
         reserve_output: The number of tokens reserved for the reply.
-        counter: The token counter, by its name in `agentgym.text.tokens.counter`.
+        counter: The name of the token counter (see `agentgym.text.tokens.counter`).
     """
 
     window: Count = 128_000
