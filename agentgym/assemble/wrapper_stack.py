@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that names the wrapper's outermost package, so that files may move."""
+        """Return a spec that names the wrapper's outermost package and survives file moves."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part

@@ -113,7 +113,7 @@ class _TeamReading(ChatReading):
 
 
 class TeamPolicy:
-    """Policy that plays every agent of a team like one scripted policy.
+    """Policy that plays all agents of a team with one scripted policy.
 
     In a split team, the agent that has the tool makes the next call; the other agents send the
     state and wait. A manager delegates the calls that it cannot play. A host

@@ -188,7 +188,7 @@ class Messages(Sequence[Message]):
         # messages; a lock would be slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
-        longest = _new(Messages)  # `_version`, inlined because every step runs this code
+        longest = _new(Messages)  # `_version`, inlined for speed
         longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
-MAX_DEPTH = 8  # directories; safe on all file systems
+MAX_DEPTH = 8  # maximum directory depth, safe on all file systems
 MAX_NAME_BYTES = 255  # UTF-8 bytes; the limit of common file systems
 _MAX_PATH_CHARS = 4_096  # normalising some strings takes quadratic time
 _VIEW_DEPTH = 2  # levels below the directory
