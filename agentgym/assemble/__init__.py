@@ -1,4 +1,4 @@
-"""Assembly: the registry, the wrapper order, and the stack described by an id and its options.
+"""Assembly: the registry, the order of wrappers, and wrapper stacks built from ids and options.
 
-This top layer of the core may import `text`, `world`, `play` and `multi`.
+This package may import `agentgym.text`, `world`, `play` and `multi`.
 """

@@ -43,7 +43,7 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split `noisy:p=0.1` into the name `noisy` and the argument `p`.
 
-    A part without `=` belongs to the part before it, so names and values may contain a `:`.
+    A `:` separates arguments only before `NAME=`, so names and values may contain a `:`.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}
@@ -73,7 +73,7 @@ def check_values(name: str, owners: Container[str]) -> None:
 def read_context_arguments(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the arguments of a strategy's wrapper and of the window."""
+    """Parse the arguments of a strategy's wrapper and of the context window."""
     own = {name: text for name, text in texts.items() if name not in BUDGET}
     shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
     return read_arguments(strategy, wrapper, own, tuple(BUDGET)), shared
@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function; errors also list the options in `more`."""
+    """Parse the arguments of a class or function; error messages also list `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):

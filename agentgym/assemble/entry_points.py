@@ -1,4 +1,4 @@
-"""Entry points of the registered ids, so `gymnasium.make` accepts every option of `agentgym.make`.
+"""Entry points that let `gymnasium.make` accept every option of `agentgym.make`.
 
 Gymnasium loads an id's entry point as an attribute of this module.
 """
@@ -14,7 +14,7 @@ from agentgym.assemble.registry import env_metadata, spec
 
 
 class EntryPoint:
-    """Entry point of one id."""
+    """Entry point of a registered env id."""
 
     def __init__(self, env_id: str) -> None:
         self.env_id = env_id

@@ -15,7 +15,7 @@ from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
 
-# The entries whose modules have not been imported yet.
+# Plugin entries whose modules have not been imported yet.
 _unused: dict[str, EntryPoint] = {}
 
 
@@ -46,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries; return the modules that failed."""
+    """Import newly listed plugin modules; return the modules that failed."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

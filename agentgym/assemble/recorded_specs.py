@@ -1,4 +1,4 @@
-"""Envs of recorded episodes. A log is data: its spec must not choose the code that runs."""
+"""Envs of recorded episodes. A spec read from a log must not run arbitrary code."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentgym.text.imports import import_named
 
 
 def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
-    """Make the env of a recorded spec from worlds and wrappers only.
+    """Make the env of a recorded spec, which may name only agentgym's envs and Gymnasium wrappers.
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
-    ValueError for any other entry point, ImportError for a missing or untrusted module.
+    ValueError for a forbidden entry point, ImportError for a missing or untrusted module.
     """
     env_spec = EnvSpec.from_json(spec)
     if env_spec.entry_point not in ENTRY_POINTS:

@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# `_SEAT_ENV` is missing, because a recorded spec must not choose the policies that run.
+# Without `_SEAT_ENV`, because a recorded spec must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -53,7 +53,7 @@ _TEAM_OPTIONS = (
     "seat",
     "opponents",
 )
-# Checking these worlds' presets would slow the import, so the tests check them.
+# The presets of agentgym's worlds are checked in tests, because checks would slow the import.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
@@ -91,7 +91,7 @@ def register(
 
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
-        presets: Options of the world and of `ToolEnv`, by preset name.
+        presets: Maps preset names to options of the world and of `ToolEnv`.
         teams: Additional kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
@@ -150,7 +150,7 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of a single-agent env; raise ValueError for a team without a seat."""
+    """Return the spec of a single-agent env; raise ValueError for a team if no seat is given."""
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(
@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or the only other world with this name.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or else another package's `ListWorld-easy`.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
@@ -263,8 +263,8 @@ def spec(
         oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
             (communication). After P or S, a number is the probability of a correct hint (`P0.5`).
             After any letter but H, `_` gives a placebo of the same length.
-        hint_scope: `persistent` hints stay in the chat; `ephemeral` hints show on the newest
-            message only.
+        hint_scope: `persistent` hints stay in the chat; `ephemeral` hints appear only in
+            the newest message.
         oracle_options: Wrapper arguments by oracle letter, such as `{"H": {"keep_last_error":
             True}}`; arguments of inactive oracles are ignored.
         shots: The number of solved examples before the task.
@@ -273,13 +273,13 @@ def spec(
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments of each strategy, of `trim` and of `budget`.
-        agents: For a team, the options that differ between agents, by agent name.
+        agents: For a team, maps agent names to the options that differ between agents.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration. Teams also
             accept the arguments of `agentgym.multi.game.Game`, or `seat` and `opponents`
             (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
-        ValueError: The id, an arm or an option is invalid, or the world lacks a hook
+        ValueError: The id or an option is invalid, or the world lacks a required hook
             (`MissingHook`).
         MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """
@@ -328,7 +328,7 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    # The spec stores converted values: 8000 for "8k", and the path of a dataset.
+    # The spec stores converted values, such as 8000 for "8k".
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)

@@ -18,7 +18,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
         from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
         raise ImportError(
-            f"PettingZoo envs of teams need {install_command('multi')} ({error})"
+            f"team envs require PettingZoo: {install_command('multi')} ({error})"
         ) from error
     team_spec = spec(env_id, **options)
     if "team" not in team_spec.kwargs:
@@ -31,7 +31,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
 def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
     """Make a team as a `pettingzoo.ParallelEnv`, like `aec_env`.
 
-    A step runs the replies in the order of `possible_agents`.
+    Each step runs the agents' replies in the order of `possible_agents`.
     """
     env = aec_env(env_id, render_mode=render_mode, **options)
     from pettingzoo.utils.conversions import aec_to_parallel  # type: ignore[import-untyped]  # noqa: PLC0415 - as above

@@ -33,12 +33,12 @@ from agentgym.text.validation import (
 from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
-# LOCA-bench compares context strategies with this window.
+# LOCA-bench compares context strategies at this window size, in tokens.
 WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps an arm's letters, without suffixes, and a hint scope to a wrapper's arguments.
+# Returns a wrapper's arguments for the letters of all active oracles and a hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that imports the wrapper from its outermost package; files may move."""
+        """Return a spec that names the wrapper's outermost package and survives file moves."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, with the oracle that it requires and the reason."""
+    """A registered oracle; `reason` explains why it needs the oracle `needs`."""
 
     layer: Layer
     arguments: ArmArguments
@@ -116,18 +116,18 @@ def register_oracle(
     """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
 
     Args:
-        letter: The oracle's capital letter in an arm.
-        name: The oracle's name in errors.
+        letter: The oracle's capital letter.
+        name: The oracle's name in error messages.
         wrapper: The class, with an attribute `stage`.
-        arguments: A function that returns the wrapper's arguments for an arm.
-        needs: The letter of the oracle that this one requires.
+        arguments: A function that returns the wrapper's arguments.
+        needs: The letter of another oracle that this oracle requires.
         reason: Why this oracle requires the other oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Register the wrapper for `labels`, `shots` (`examples`) or `window` (`trim`)."""
+    """Register the wrapper that implements an option of `make`."""
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -153,7 +153,7 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm in its shortest form (`P0.5S` for `P0.50S1`), or raise ValueError."""
+    """Return the shortest form of an oracle string (`P0.5S` for `P0.50S1`), or raise ValueError."""
     return "".join(map("".join, _read_arm(oracles).items()))
 
 
@@ -263,7 +263,7 @@ def build_stack(
                 f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} has "
                 "one agent; make a team such as ListWorld-team"
             )
-    layers.sort(key=lambda pair: pair[0].stage)  # stable: layers of a stage keep their order
+    layers.sort(key=lambda pair: pair[0].stage)
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]
@@ -283,7 +283,7 @@ def _oracle_layers(
     for letter, own in options.items():
         if letter not in _oracles:
             raise ValueError(
-                f"oracle_options are given for {letter!r}; "
+                f"oracle_options contains {letter!r}, which is not an oracle; "
                 f"{list_names(letter, tuple(_oracles), 'oracles')}"
             )
         layer = _oracles[letter].layer
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
+    innermost = min(edits, key=lambda layer: layer.stage).name
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

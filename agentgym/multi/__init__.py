@@ -1,4 +1,4 @@
 """Teams: worlds played by several agents.
 
-This layer may import `text`, `world` and `play`.
+This package may import `agentgym.text`, `agentgym.world` and `agentgym.play`.
 """

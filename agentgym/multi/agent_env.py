@@ -69,7 +69,7 @@ class AgentEnv(ToolEnv):
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        # With equal moments, rivals would make the same random choices.
+        # Rivals with the same random seed would make the same choices.
         rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
@@ -87,7 +87,7 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                # A host's answer is not a world call, so it is allowed after the world has ended.
+                # A host may still answer after the world has ended.
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
@@ -121,11 +121,11 @@ class AgentEnv(ToolEnv):
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        # Only the game ends this env.
+        # Only the team's game may end this agent's episode.
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome needs a score
+            with self.guard.watch("score", "the scorer broke"):  # a duel needs the score
                 self.protocol.finished(self.agent, self.team, reason)
         return ""
 
@@ -148,7 +148,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after a change from outside."""
+    """Return the observation and info of a wrapped env that another agent has changed."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
@@ -156,5 +156,5 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    hook = getattr(env, "refresh", None)  # context wrappers update their token counts
+    hook = getattr(env, "refresh", None)
     return hook(chat, info) if hook is not None else (chat, info)

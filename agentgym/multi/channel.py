@@ -13,7 +13,7 @@ from agentgym.text.validation import check_float, check_int
 # Characters per cycle; the limit protects the other agents' contexts.
 MAX_MESSAGE = 16_384
 
-# Longer runs of characters count as several words; otherwise a text without spaces would be free.
+# Longer runs of characters count as several words, so that omitting spaces saves no words.
 _WORD_CHARS = 20
 # The text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."
@@ -56,7 +56,7 @@ class Channel:
         return note
 
     def garble(self, text: str, moment: str) -> str:
-        """Return the text with random noise; the moment seeds the noise."""
+        """Return the text with random noise, seeded by `moment`."""
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))
@@ -72,5 +72,5 @@ class Channel:
 
 
 def count_words(text: str) -> int:
-    """Count the words of a text; a word longer than 20 characters counts as several."""
+    """Count the words of a text; a word longer than 20 characters counts as several words."""
     return len(_WORD.findall(text))

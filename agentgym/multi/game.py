@@ -29,14 +29,14 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # other reasons truncate the episode
+_TERMINAL = ("world", "failed_rounds", "referee")  # any other reason is a truncation
 
 
 class Game:
     """Loop that plays a team's episodes.
 
-    In each cycle, every agent that is awake at the start gives one reply, which takes effect at
-    once. Messages and the end of the episode reach everyone at the end of the cycle.
+    In each cycle, every agent that is awake at the start gives one reply, which takes effect
+    immediately. Messages and the end of the episode reach all agents at the end of the cycle.
 
     Args:
         world: The world's class or path.
@@ -259,7 +259,7 @@ class Game:
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():
-            if id(world) not in scored:  # agents may share a world
+            if id(world) not in scored:
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
         if any(agent_env.guard.broken for agent_env in self.agent_envs.values()):

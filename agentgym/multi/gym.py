@@ -1,4 +1,4 @@
-"""A team as one Gymnasium env, whose policy plays all agents."""
+"""Gymnasium env in which one policy plays all agents of a team."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ANSWERS = f"{HOST} answers:"
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results a host must work out from the questions alone."""
+    """World whose questions another agent, the host, can answer."""
 
     def host_rules(self) -> str:
         """Return the rules for the host."""

@@ -90,8 +90,7 @@ class Management(TeamProtocol):
     """Protocol of a manager who delegates to workers.
 
     A worker starts a new chat for each sub-task and ends the sub-task with a report. By default the
-    manager has the tools that end the task, and one worker has the others. The manager can always
-    continue.
+    manager has the tools that end the task, and one worker has the others.
     """
 
     kind = "manager"

@@ -87,7 +87,7 @@ class Match(TeamProtocol):
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)
-                    team.restarting.add(agent)  # the task lists all earlier moves
+                    team.restarting.add(agent)
                 elif news:
                     team.mail[agent].append(f"{PLAYED}\n{news}")
             if next(iter(seated.values())).done:
@@ -114,7 +114,7 @@ class _Referee(Toolset):
 
     @tool
     def resolve(self, moves: dict[str, Move]) -> str:
-        """Play the moves of all movers."""
+        """Play the simultaneous moves of the players whose turn it is."""
         return self._world.resolve(moves)
 
 

@@ -28,7 +28,7 @@ HEADING = re.compile(r"([a-z]+_[0-9]+) (?:tells you|reports) \(([0-9]+) characte
 
 @dataclass(frozen=True, slots=True)
 class TeamAction:
-    """A world call by an agent, with its visible result."""
+    """A call in the world, with the calling agent and the result that the agent saw."""
 
     agent: str
     call: ToolCall
@@ -44,7 +44,7 @@ class Team:
         idle: The agents that do not reply until they receive mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        winners: The agents that solved the task, or earned most, if they compete.
+        winners: The agents that solved the task, or earned the most, if the agents compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty string.
         pending_end: Why the episode will end after the host's answer; in a duel, why the last world
@@ -74,11 +74,11 @@ class Team:
         self.question = self.answer = self.pending_end = self.stopped_by = ""
 
     def end(self, reason: str) -> None:
-        """End the episode after this cycle; a later reason is ignored."""
+        """End the episode after this cycle; only the first reason is kept."""
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words. Return the text that arrives, or raise `ToolError`."""
+        """Count a message and return its text with noise, or raise `ToolError`."""
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]
@@ -91,7 +91,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail and state its length, so fake messages are detectable."""
+        """Add a text with its length to an agent's mail, to make forged messages detectable."""
         if not text.strip():
             raise ToolError("the text is empty; write a message")
         room = channel.max_message - self._posted[receiver]
@@ -112,7 +112,7 @@ class Team:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Restore the team's state after an exception."""
-        # Actions are added after the transaction, because copying the list would be slow.
+        # The long list `actions` changes only after a transaction, so it is not copied.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:
@@ -133,8 +133,8 @@ class TeamProtocol:
 
     Args:
         roles: The world tools of each role or agent; by default, the protocol assigns the tools.
-        reward: `shared`, or the factors of the score that roles or agents earn; unlisted agents
-            earn nothing.
+        reward: `shared`, or a factor per role or agent, by which the score is multiplied; unlisted
+            agents earn nothing.
         **limits: Arguments of `Channel`.
 
     Attributes:
@@ -201,7 +201,7 @@ class TeamProtocol:
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run an agent's call by calling `go`."""
+        """Run an agent's call; `go()` runs the call in the world."""
         return go()
 
     def rouse(self, team: Team) -> None:
@@ -212,7 +212,7 @@ class TeamProtocol:
             )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that an agent's reply ended its world."""
+        """Record that an agent's reply ended the agent's world."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:

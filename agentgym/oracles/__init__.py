@@ -1,7 +1,7 @@
 """Oracles and scripted policies.
 
 Oracles are wrappers that help a policy: LUMINA's plan, state and history oracles, and solved
-examples. `StepOptimality` labels steps. Scripted policies see only the chat, like a model.
+examples. `StepOptimality` labels steps. Like models, scripted policies see only the chat.
 """
 
 from agentgym.oracles.communication import CommunicationOracle

@@ -18,10 +18,10 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # attempts; most wordings of wrong calls can be parsed
-_SAMPLES = 64  # draws; if all are optimal, give no wrong hint
-_DECOYS = 8  # draws; an instance may be drawn twice, and states may coincide
-_AHEAD = 8  # extra turns; all offices start with the same empty state
+_READ_BACK = 16  # attempts to find a wrong hint that can be parsed; most hints can
+_SAMPLES = 64
+_DECOYS = 8  # instances to try; some may repeat or have the same state
+_AHEAD = 8  # extra turns, because all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (
@@ -41,8 +41,8 @@ def best_call(world: World[object]) -> ToolCall:
     if calls is None:
         # A fallback to a legal call would report a wrong score for the oracle.
         raise ValueError(
-            f"{type(world).__name__} has no oracle for this chat, which omits the data's path; "
-            "run the oracle in the process that made the env, or use another policy"
+            f"{type(world).__name__} has no oracle for this chat, because the chat omits the path "
+            "of the data; run the oracle in the process that made the env, or use another policy"
         )
     return next(iter(calls or world.legal_calls()))
 
@@ -54,7 +54,7 @@ def wrong_calls(world: World[object]) -> list[ToolCall]:
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random non-optimal legal call, or else an optimal one."""
+    """Return a random non-optimal legal call, or an optimal call if there is none."""
     return choose(wrong_calls(world) or world.legal_calls(), rng)
 
 
@@ -78,7 +78,7 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Wrong states from other instances of the split, played optimally up to the same turn.
+    """Wrong states, taken from other instances that were played optimally up to the same turn.
 
     Raises ValueError if the configuration has only one instance.
     """
@@ -88,15 +88,15 @@ class Decoys:
         self._drawn: list[ToolEnv] = []
         world = env.world
         self._instance = world.instance
-        # `instance_key` is valid only at turn 0, so a world in mid-episode is drawn again.
+        # `instance_key` is valid only at turn 0, so a running world is generated again.
         first = world if world.turn == 0 else draw(type(world), env.config, world.instance_seed)
         self._key = first.instance_key()
         self._draws = 0
         if next(self._others(), None) is None:
             raise ValueError(
                 f"wrong state hints need another instance of {type(world).__name__}, but all "
-                f"{_DECOYS} draws with {env.config} gave this instance; allow more, or omit "
-                "the probability after S"
+                f"{_DECOYS} draws with {env.config} gave this instance; change the configuration "
+                "to allow more instances, or omit the probability after S"
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:

@@ -26,7 +26,7 @@ class CommunicationOracle(HintOracle):
     episode so far.
 
     Args:
-        env: The stack of an agent whose team shares a world.
+        env: The wrapped env of an agent whose team shares one world.
         placebo: Whether to show uninformative text instead of the log.
 
     Example:

@@ -1,8 +1,8 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
-leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. Accuracies
-and placebos go beyond the paper.
+leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. The paper
+has neither wrong hints nor placebos.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices from context wrappers, which are not part of the world's text.
+# Notices that context wrappers added to the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -62,18 +62,18 @@ class HintOracle(
 ):
     """Wrapper that appends a hint to the newest message, in time independent of the chat's length.
 
-    Random choices depend only on the instance and the turn, so arms are paired.
+    Random choices depend only on the instance and the turn, so that runs can be compared pairwise.
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
         accuracy: The probability, in [0, 1], that a hint is correct.
-        placebo: Whether to show uninformative text of the same length instead.
+        placebo: Whether to show uninformative text of the same length instead of a hint.
         **recorded: The subclass's arguments, which specs record.
 
     Attributes:
-        note: The announcement in the system message; a general announcement if empty.
+        note: The announcement in the system message; by default, a general announcement.
         hooks: The hooks of `World` that provide the hint.
-        wrong_hooks: Further hooks for wrong hints.
+        wrong_hooks: Additional hooks that wrong hints require.
         source: The chat before this hint was added.
         hint: The newest hint; empty after the end of the episode.
     """
@@ -153,14 +153,14 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # updated after a team's cycle
+        elif known == count:  # a team's cycle changed the newest message
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # before `add_faults`, which reports faults of this call
+        shown = self.observation(chat)  # may record a fault
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
@@ -179,7 +179,7 @@ class PlanOracle(HintOracle):
         with_state: Whether the policy also sees the state, to which the step may refer.
         accuracy: The probability that a hint is correct; a wrong hint asks for a legal, non-optimal
             call.
-        placebo: Whether to show uninformative text instead.
+        placebo: Whether to show uninformative text instead of a hint.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -215,11 +215,10 @@ class StateOracle(HintOracle):
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state replaces the history. If the hint contains only
-            `World.brief_state`, a tool shows the rest. Team agents, whose chats contain only part
-            of the history, always have the tool.
+        whole: Whether the state replaces the history. The hint contains `World.brief_state`; a
+            tool shows the rest if `whole` is set or the agent sees only part of the history.
         accuracy: The probability that a hint is correct; a wrong hint is another instance's state.
-        placebo: Whether to show uninformative text instead.
+        placebo: Whether to show uninformative text instead of a hint.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -315,8 +314,8 @@ class HistoryOracle(
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
         if not any(isinstance(hint, StateOracle) and not hint.placebo for hint in self.hints):
             raise ValueError(
-                "HistoryOracle needs a StateOracle inside: without history the agent cannot know "
-                "the state"
+                "HistoryOracle needs a StateOracle inside, because without the history the agent "
+                "cannot know the state"
             )
 
     def observation(self, observation: Chat) -> Chat:
@@ -329,7 +328,7 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The restated task is current, so give the task message the newest moment.
+        # Scripted policies seed their random choices with this moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
@@ -339,7 +338,7 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return the arms without duplicates, starting with the paper's arms."""
+    """Return oracle combinations without duplicates, starting with the paper's combinations."""
     mine = set(arms)
     return [arm for arm in ARMS if arm in mine] + sorted(mine.difference(ARMS))
 

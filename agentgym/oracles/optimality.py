@@ -23,7 +23,7 @@ from agentgym.text.parsing import parse, render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook, world_path
 
-EXAMPLE_SEED = 2**31  # larger than the seeds of usual runs
+EXAMPLE_SEED = 2**31  # larger than the seeds of normal runs
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 
@@ -38,7 +38,7 @@ class InContextExamples(
     solves the instance, and each agent sees its own final chat.
 
     Args:
-        env: The env, with its oracles.
+        env: The env, including its oracle wrappers.
         shots: The number of examples.
 
     Example:

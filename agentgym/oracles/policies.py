@@ -1,7 +1,7 @@
-"""Scripted policies: stateless functions of the chats, like a model.
+"""Scripted policies; like models, they are stateless functions of the chats.
 
-Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms share
-them.
+Random choices depend only on the seed, the instance and the turn (`Message.moment`), not on the
+oracles.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScriptedPolicy:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call or a requested summary; complete a partial state hint first."""
+        """Write the requested summary or a call; first, request the rest of a partial state."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         call = ask_for_state(parsed) or self.take_note(parsed) or self.act(parsed)
@@ -106,9 +106,9 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a random generator for this moment, identical in all arms.
+        """Return a random generator that depends only on the seed, the instance and the turn.
 
-        In chats parsed from plain text, the task and the number of replies replace the moment.
+        In chats parsed from plain text, the text of the task identifies the instance.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
@@ -181,8 +181,8 @@ class Deficits(Config):
     Attributes:
         planning: The probability that a call is wrong even if the state is known; a plan hint in
             the newest message prevents this.
-        tracking: The probability that the agent forgets a tool result, drawn anew at each step; a
-            state hint in the newest message prevents this.
+        tracking: The probability, at each step, that the agent forgets a tool result; a state hint
+            in the newest message prevents this.
         distraction: The probability, per reply in the history, that the next call is random;
             removing the history prevents this.
     """
@@ -195,7 +195,7 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    This positive control of an oracle ablation has known deficits, which the ablation must find.
+    This policy is a positive control: an oracle ablation must detect its known deficits.
     The policy follows plan hints and takes the state from state hints.
     """
 
@@ -243,7 +243,7 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    Summaries, notes, and calls after both a plan and a state hint have no reasoning.
+    Only world calls get reasoning, unless the chat shows both a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -1,6 +1,6 @@
 """Incremental reading of chats by scripted policies.
 
-A context edit creates a new buffer (`Messages.lineage`), which is read in full.
+A context edit creates a new message buffer (`Messages.lineage`), so the whole chat is read again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More than the usual number of concurrent episodes; a parsed chat takes much memory.
+# Maximum cached chats; each takes much memory, and few runs have more concurrent episodes.
 _MOST_CHATS = 1_024
-_MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
+_MOST_VERSIONS = 4  # per chat, because threads may read different versions
 
 
 class PastCalls:
     """The successful calls with their results, and the world that results from the calls.
 
     Attributes:
-        events: Each call with its result, in order; None at the start of a turn.
+        events: Each call with its result, in order; None marks the start of a turn.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class PastCalls:
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
-        self._newest_event = 0  # where the newest message's event is, if any
+        self._newest_event = 0
         self._world: World[object] | None = None
         self._origin: tuple[object, ...] = ()
         self._applied = 0
@@ -61,7 +61,7 @@ class PastCalls:
     def replace_newest(self, text: str) -> None:
         """Replace the newest message's text and read the message again."""
         newest = self._newest
-        if newest is None or newest.role == "assistant":  # the calls of a reply never change
+        if newest is None or newest.role == "assistant":
             return
         del self.events[self._newest_event :]
         if self._applied > self._newest_event:
@@ -71,7 +71,7 @@ class PastCalls:
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
         """Return the world after these calls, starting from the task and, if given, a state.
 
-        A later call with equal arguments updates and returns the same object.
+        If the arguments have not changed, the previously returned world is updated and returned.
         """
         origin = (kind, task, state)
         world = self._world
@@ -134,7 +134,7 @@ class ParsedChat:
 
 
 class ChatReading:
-    """The parsed chat up to one of its messages."""
+    """Parsed beginning of a chat, to which `read` adds the chat's new messages."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""
@@ -152,7 +152,7 @@ class ChatReading:
         return all(map(_read_alike, self._own, theirs))
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read a chat's new messages; the first `shared` messages are in the shared buffer."""
+        """Read a chat's new messages; its first `shared` messages are in a shared buffer."""
         messages = chat.messages
         for number in range(self.position, len(messages)):
             before = messages[number - 1].text if number > self._pinned else ""
@@ -195,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Parsed chats of a policy, shared by threads. Copies and pickles are empty."""
+    """Cache of a policy's parsed chats, shared by threads; a copy or pickle is empty."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -210,7 +210,7 @@ class Readings(Generic[ReadingT]):
         """Read a chat and yield the result; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
-            messages = Messages(messages)  # the parsed chat belongs to this buffer
+            messages = Messages(messages)
         lineage, shared = messages.lineage()
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)

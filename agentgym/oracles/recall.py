@@ -91,7 +91,7 @@ def missing_pages(hint: str) -> Sequence[int]:
 
 
 def whole_state(hint: str) -> str:
-    """Return the complete state of a hint, or its visible part."""
+    """Return the complete state, or the part that the hint shows."""
     return _read(hint)[0]
 
 

@@ -40,7 +40,7 @@ class _TeamReading(ChatReading):
 
     Attributes:
         has_floor: Whether it is the agent's turn; None if unknown.
-        parts: The last received part of a long state, and the number of parts.
+        parts: The number of the last received part of a long state, and the number of parts.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -106,18 +106,18 @@ class _TeamReading(ChatReading):
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        # The pattern would scan unclosed blocks at the end repeatedly.
+        # Drop unclosed blocks, because matching the pattern to them would take quadratic time.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()
 
 
 class TeamPolicy:
-    """Policy that plays every agent of a team like one scripted policy.
+    """Policy that plays all agents of a team with one scripted policy.
 
     In a split team, the agent that has the tool makes the next call; the other agents send the
-    state and wait. A manager delegates the calls that it cannot play. A host needs only the
-    question to answer.
+    state and wait. A manager delegates the calls that it cannot play. A host
+    computes its answer from the question alone.
 
     Args:
         env_id: The id of the team.
@@ -196,7 +196,7 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # With a hidden history, sending the state again is harmless.
+        # If the history is hidden, the agent may send the state twice, which is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)

@@ -1,4 +1,4 @@
 """Play: the env that plays any world, its error guard, spaces and rendering.
 
-This third layer of the core may import `text` and `world`.
+This package may import `agentgym.text` and `agentgym.world`.
 """

@@ -36,7 +36,7 @@ from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.step_info import NestedCall, StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
-# A reply's further calls return an error, which limits the time of a step.
+# Maximum calls per reply; further calls return an error, so that a step takes limited time.
 MAX_CALLS = 128
 
 # Errors stay in the context, so keep them short.
@@ -45,10 +45,10 @@ MAX_ERROR_CHARS = 2_000
 # About 250,000 tokens, more than the longest result that the oracle reads in an office.
 DEFAULT_RESULT_CHARS = 1_000_000
 
-# Shorter results are not charged to the reply's work, because counting would cost too much.
+# Shorter results do not count towards a reply's work budget, because counting would be slow.
 _SHORT_RESULT = 10_000
 
-# Shared objects, because building a `StepInfo` takes as long as a call.
+# These objects are shared, because building a `StepInfo` takes as long as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 # Prefix of the error for a reply without a call.
 _PROSE = f"error: {NO_CALL}"
@@ -58,8 +58,8 @@ class ToolEnv(ToolHost):
     """Env that plays a world: it parses a reply, runs its calls and shows the results.
 
     Every text is a valid action. The reward is the world's score, given once, at the end. The
-    episode terminates when the world has ended. Otherwise, it is truncated when the turn budget is
-    used up, so the last turn may still succeed.
+    episode terminates when the world has ended. The episode is truncated if the world has not ended
+    after the last turn of the budget.
 
     After an unexpected exception of a tool or the scorer, the call returns an error, the world is
     restored, and `StepInfo.faults` contains the exception.
@@ -68,11 +68,11 @@ class ToolEnv(ToolHost):
         world: The world's class or path (`"package.module:Class"`).
         dialect: The format of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
-        max_failed_rounds: The episode ends after this number of consecutive replies without a
-            successful call; `world` uses `World.max_failed_rounds`, None disables the limit.
+        max_failed_rounds: The number of consecutive replies without a successful call that ends
+            the episode; `world` uses `World.max_failed_rounds`, and None disables the limit.
         max_result_chars: The maximum number of characters of a tool result in the chat; a longer
             result is cut, with a notice.
-        on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
+        on_fault: Whether to `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
         split: `train`, `test`, or None for all instances.
@@ -247,7 +247,7 @@ class ToolEnv(ToolHost):
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
-            if not problem:  # the calls are valid but too many
+            if not problem:  # the calls are valid, but there are too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
             return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1

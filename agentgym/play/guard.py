@@ -19,10 +19,10 @@ from agentgym.world.call_record import CallRecord
 from agentgym.world.step_info import Fault, StepInfo
 from agentgym.world.world import World
 
-# This text never changes, because an exception's message may reveal hidden information.
+# A fixed text, because an exception's message may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Only longer results are logged as checksums, which save nothing for short results.
+# Longer results are logged as checksums, to save memory.
 _SHORT = 80
 
 # In the traceback of a deep recursion, only both ends are useful.
@@ -54,7 +54,7 @@ class Guard:
         return faults
 
     def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Add the faults of observing wrappers to a step's info."""
+        """Add the faults that occurred in wrappers to a step's info."""
         if not self.faults:
             return info
         detail: StepInfo = info["detail"]
@@ -62,7 +62,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it in the mode `raise`."""
+        """Record an exception for this step's info, or raise it if `on_fault` is `raise`."""
         if self._raises and not isinstance(error, HostLimitError):
             raise error
         self.faults = (*self.faults, _make_fault(tool, error))
@@ -151,7 +151,7 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
 
 
-# A reply can cause any other `OSError`, for example with a path that is too long.
+# `OSError`s caused by the host; a reply can cause others, for example with an overlong path.
 _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),

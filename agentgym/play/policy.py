@@ -16,12 +16,12 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
-            memory.
+        prompt_ids: The prompt's token ids, if known; with `TokenIds`, the prompts of an episode
+            share memory.
         ids: The sampled token ids.
         logprobs: The log-probability of each id under the sampler, in nats.
-        ended: Why the policy stopped, such as `over_window` (`StepInfo.ended`); the episode then
-            ends with the current score. Empty if the policy replied.
+        ended: Why the policy stopped, such as `over_window` (`StepInfo.ended`), so that the episode
+            ends with the current score; empty if the policy replied.
         usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
             them; recorded as `info["usage"]`.
     """
@@ -30,7 +30,7 @@ class Reply:
     prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    ended: str = field(default="", compare=False)  # the step's outcome records it
+    ended: str = field(default="", compare=False)  # recorded in `StepInfo.ended`
     usage: Mapping[str, float] | None = field(default=None, compare=False)
 
 
@@ -45,7 +45,7 @@ class Policy(Protocol):
 class PolicyError(RuntimeError):
     """Error of a policy that could not reply, for example because its server is down.
 
-    The episode then gets no score.
+    An episode with this error gets no score.
     """
 
     # A fatal error stops the run, because every later request would fail too.

@@ -29,7 +29,7 @@ from agentgym.play.spaces import ChatSpace
 from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # the newest record's number and length in bytes
-_SEEN = struct.Struct("<Q")  # the number of the last record read
+_SEEN = struct.Struct("<Q")
 _PAGE = 4096  # a memory page; each env's first page contains the structs above
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still be using the previous record
@@ -39,14 +39,14 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy gives a tuple of the current chats. A record contains the new messages, or the whole
-    chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass an open
-    file.
+    A deep copy is a tuple of the current chats. A record contains the new messages, or the whole
+    chat if the reader missed a record. Raises CustomSpaceError if open files
+    cannot be passed to other processes.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
         if sys.platform == "win32":
-            raise CustomSpaceError("Windows has no shared memory for chats")
+            raise CustomSpaceError("shared_memory requires Unix; use shared_memory=False")
         file = _nameless_file() if file is None else file
         self._count, self._file = count, file
         self._chats = [Chat()] * count
@@ -54,7 +54,7 @@ class SharedChats(Sequence[Chat]):
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spawned processes need a duplicate; forked ones inherit the open file.
+        # Spawned processes need a duplicate; forked processes inherit the open file.
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
@@ -72,7 +72,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # The head is written last, so that readers find complete records.
+        # The header is written last, so that readers never find an incomplete record.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 
@@ -93,7 +93,7 @@ class SharedChats(Sequence[Chat]):
             base, kept, new, tools, agent = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
-            # Usually all messages are shared, and a slice would copy them.
+            # A slice copies the messages, so avoid it if all messages are shared.
             shared = messages if kept == len(messages) else messages[:kept]
             tools = last.tools if tools is None else tools
             self._chats[index] = Chat(shared, tools, agent).extend(new)
@@ -145,7 +145,7 @@ def _slot(start: int, number: int) -> int:
 
 def _write(file: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
-    while view:  # the system writes at most 2 GiB at once
+    while view:  # one write is limited to 2 GiB
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
 

@@ -14,7 +14,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatSpace(Space[Chat]):
-    """Space of all chats; a membership check looks only at the type, in O(1)."""
+    """Space of all chats; a membership check inspects only the type, in O(1)."""
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)

@@ -28,7 +28,7 @@ _EPISODE = (
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of an episode; opaque, picklable, and reusable."""
+    """Snapshot of an episode; opaque, picklable, and reusable."""
 
     state: Mapping[str, Any]
 
@@ -135,7 +135,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         return Snapshot(copy.deepcopy(self._state()))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot; it can be restored again."""
+        """Restore a snapshot, which can be restored several times."""
         state = copy.deepcopy(dict(snapshot.state))
         for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
             vars(toolset).update(attributes)
@@ -165,6 +165,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
 
 def episode_state(toolset: object) -> dict[str, Any]:
-    """Return a toolset's attributes that belong to the episode."""
+    """Return the attributes that a toolset lists in `episode_state`."""
     names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
     return {name: getattr(toolset, name) for name in names}

@@ -1,4 +1,4 @@
 """Text: messages, tools, schemas, parsing, prompts and tokens.
 
-This lowest layer imports nothing else from agentgym.
+This package imports no other package of agentgym.
 """

@@ -1,4 +1,4 @@
-"""Imports of modules that users, packages or runs name."""
+"""Import modules that are named by users, installed packages or run folders."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error for a module that only a file names; the message explains how to allow the import."""
+    """Error for a module named by an untrusted file; the message states how to allow the import."""
 
 
 def trust_package(module: str) -> None:
-    """Trust the package of a module named by an installed package."""
+    """Trust the top-level package of a module."""
     _installed.add(module.partition(".")[0])
 
 
 def trust_only(modules: Iterable[str]) -> None:
-    """Restrict imports by name to agentgym's modules and installed packages' worlds.
+    """Restrict imports by name to agentgym, the worlds of installed packages, and `modules`.
 
-    A run folder also names modules, but its author must not choose the imports.
+    A run folder may name any module, so importing such modules requires trust.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)
@@ -43,7 +43,7 @@ def trust_also(modules: Iterable[str]) -> None:
 
 
 def import_named(module: str) -> ModuleType:
-    """Import a third-party module; raise `UntrustedModule` if only a file names it."""
+    """Import a third-party module; raise `UntrustedModule` if the module is not trusted."""
     if _trusted is not None:
         _check_trusted(module, _trusted)
     try:
@@ -70,5 +70,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if module not in trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
-        # The folder comes last, so that its files cannot replace installed modules.
+        # The working directory comes last, so that its files cannot replace installed modules.
         sys.path.append(str(Path.cwd()))

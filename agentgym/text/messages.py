@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ToolCall(Record, frozen=True):
-    """A policy's call of a tool; `id` links the call to its result and does not affect equality."""
+    """A policy's tool call; `id` links the call to its result and does not affect equality."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -104,10 +104,10 @@ class Message(Record, frozen=True):
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
-        call_id: The call that a tool message answers.
+        call_id: In a tool message, the id of the call that produced the result.
         id: A deterministic id, unique in the chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
-        raw: An assistant's exact text.
+        raw: In an assistant message, the policy's exact reply.
         moment: `"{digest}:{turn}"`, which seeds scripted policies' choices; models never see it.
     """
 
@@ -184,11 +184,11 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later thread copies; a lock would be
-        # slower.
+        # If two threads extend this version at the same time, the later thread copies the
+        # messages; a lock would be slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
-        longest = _new(Messages)  # `_version` is inlined, because every step runs this
+        longest = _new(Messages)  # `_version`, inlined for speed
         longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
@@ -287,7 +287,7 @@ class Chat(Record, frozen=True):
     def extend(self, messages: Sequence[Message]) -> Chat:
         """Return this chat followed by a sequence, in O(new messages)."""
         shared = self.messages
-        if shared.__class__ is not Messages:  # `_shared` is inlined, because every step runs this
+        if shared.__class__ is not Messages:  # `_shared`, inlined for speed
             shared = Messages(shared)
         return Chat(shared.add(messages), self.tools, self.agent)
 
@@ -422,7 +422,7 @@ def _call_from_openai(data: Mapping[str, Any]) -> ToolCall:
     if isinstance(arguments, str):
         arguments = json.loads(arguments or "{}")
     if not isinstance(arguments, dict):
-        shown = str(function["arguments"])[:200]  # enough to recognise the call
+        shown = str(function["arguments"])[:200]  # keep the message short
         raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {shown}")
     return ToolCall(function["name"], arguments, data.get("id", ""))
 

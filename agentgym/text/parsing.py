@@ -1,10 +1,10 @@
 """Parse tool calls from model replies, and render calls as text.
 
 In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
-A). In `json`, it contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes
-and Qwen). `auto` accepts both. A call for `json` or `auto` may also stand alone or in a ````
-```json ```` block, and its arguments may be a string (OpenAI). Parsing never raises, takes linear
-time and evaluates no code.
+A). In `json`, a reply contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>`
+(Hermes and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced
+with a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never
+raises, takes linear time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# More calls than any env executes, and still fast to parse.
+# Maximum calls per reply; no env executes more.
 MAX_BLOCKS = 1_024
-# More than any office tool accepts; a list or dict takes far longer to parse than a character.
+# No office tool accepts more; parsing a list or dict takes far longer than parsing a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
 # `explain` returns this prefix if the reply does not attempt a call.
@@ -43,7 +43,7 @@ _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
 )
-# A call without a tag: the object names a tool. Other JSON is prose.
+# The start of a call without a tag; JSON without these keys is treated as prose.
 _UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
@@ -69,7 +69,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply contains no readable call; the message explains why."""
+    """Error for a reply without a readable call; the message explains why."""
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -234,10 +234,10 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None if the call requires `_call`.
+    """Read a call with msgspec; return None for a call that only `_call` can read.
 
-    msgspec silently drops repeated names; the dict's `str` then has fewer colons than the JSON
-    text.
+    To detect repeated names, which msgspec silently drops, the function compares the number of
+    colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None
@@ -246,7 +246,7 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     name, arguments = plain.name, plain.arguments
-    colons = body.count(":") - 2  # minus the colons of `name` and `arguments`
+    colons = body.count(":") - 2
     if colons != len(arguments) and colons != str(arguments).count(":"):
         return None
     if not (name.isascii() and name.isidentifier()):
@@ -263,7 +263,7 @@ def _load(body: str) -> Any:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # invalid JSON, or more than 4,300 digits for int()
+    except ValueError as error:  # invalid JSON, or a number of more than 4,300 digits
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
         raise _Unreadable(f"unexpected text after a call: {echo(body[end : end + 60])}")

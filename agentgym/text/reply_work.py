@@ -1,7 +1,7 @@
 """Work budget that the calls of one reply share.
 
-Calls other than SQL and programs are charged for steps or characters, so every host refuses the
-same calls.
+SQL and programs are charged by time, all other calls by steps or characters, so that every host
+refuses the same calls.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def shared_room() -> Iterator[None]:
 
 
 def spend(share: float) -> None:
-    """Charge the reply a share of one call's limit."""
+    """Deduct a share of one call's limit from the reply's work budget."""
     _room.left -= share
 
 
 def spend_seconds(seconds: float) -> None:
-    """Charge the reply a program's time."""
+    """Deduct the run time of a program from the reply's work budget."""
     _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
 
 

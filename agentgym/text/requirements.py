@@ -38,7 +38,7 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
     """Check that this host meets requirements; raise MissingRequirement otherwise.
 
     Keys are `programs` (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or extras
-    in `PACKAGES`. Values suggest an alternative to the user, if any.
+    in `PACKAGES`. Each value is an alternative that the error suggests, or empty.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

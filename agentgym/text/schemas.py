@@ -12,11 +12,11 @@ from typing_extensions import TypedDict
 
 # Strict mode, so that values are never converted silently, such as True to 1 or "2" to 2.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_make_shape: Any = TypedDict  # type checkers reject computed fields
+_make_shape: Any = TypedDict  # type checkers reject a TypedDict with computed fields
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the strict validator of a mapping with typed fields."""
+    """Return a strict validator for mappings with typed fields."""
     shape = _make_shape(name, dict(types))
     shape.__pydantic_config__ = _STRICT
     return TypeAdapter(shape)

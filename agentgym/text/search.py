@@ -1,6 +1,6 @@
 """Search over texts: BM25 by default, or any function that embeds texts.
 
-Equal scores are ordered by index.
+Documents with equal scores are ordered by index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # limits memory use with many documents
+_BATCH = 1024  # limits the memory use of large collections
 
 
 class Lexical:
@@ -37,7 +37,7 @@ class Lexical:
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
             for text in texts
         ]
-        # Imported here, because it loads scipy, and importing agentgym must stay fast.
+        # bm25s is imported here, because it loads scipy, which would slow the import of agentgym.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(model)
@@ -69,7 +69,7 @@ class Dense:
         return cls(np.concatenate(parts), embed)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the `count` nearest documents."""
+        """Return the `count` documents nearest to a query."""
         return rank(self.vectors @ unit(self.embed([query]))[0], count, positive=False)
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
-# Maximum JSON length of a call's arguments: more than any task's file, and fast to validate.
+# Maximum JSON length of a call's arguments; every file of a task is shorter.
 MAX_CALL_CHARS = 262_144
 
 # Far below the recursion limit of JSON decoders.
@@ -25,8 +25,8 @@ MAX_DEPTH = 64
 
 # Errors stay in the context, so they quote only short values.
 _ECHO_CHARS = 120
-_LISTED_CHARS = 300  # room for about forty names
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escaped NUL in JSON text
+_LISTED_CHARS = 300
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")
@@ -78,7 +78,7 @@ def tool(
     changing anything. A parameter `class_` is offered as `class`.
 
     Args:
-        method: The method, when used without parentheses.
+        method: The method, if the decorator is used without parentheses.
         final: Whether a successful call ends the episode.
         name: The tool's name; by default the method's name.
     """
@@ -101,7 +101,7 @@ class Toolset:
     """Tools mounted on an env in addition to the world's tools.
 
     Attributes:
-        episode_state: The attributes that belong to the episode and to snapshots.
+        episode_state: The names of the attributes that snapshots save.
         tool_order: All tools in listing order; by default, definition order, followed by the parts'
             tools.
         parts: Objects with further `@tool` methods, which share the toolset's state.
@@ -125,8 +125,8 @@ class Toolset:
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context manager that restores the episode's state after an exception.
 
-        The context manager raises `RollbackError` if it cannot restore the state. Without a context
-        manager (None), tools must reject a call before any change.
+        The context manager raises `RollbackError` if it cannot restore the state. Return None
+        if tools never change anything before they reject a call.
         """
         return None
 
@@ -147,7 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method, or raise ToolError for bad arguments; undo it if `convert` fails."""
+        """Run the method; raise ToolError for bad arguments. Undo the call if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:
@@ -234,10 +234,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Report whether lists and dicts nest deeper than JSON encoders may go."""
+    """Report whether lists and dicts are nested more than `levels` deep."""
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity, to visit shared values once
+        nested: dict[int, object] = {}  # by object id, so that shared values are visited once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -379,7 +379,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    # Keep a property named `title`.
+    # Schemas may have a property named `title`, which must stay.
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

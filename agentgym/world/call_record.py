@@ -12,7 +12,7 @@ class CallRecord(Record, frozen=True):
     """A completed tool call; replaying the records re-creates a world.
 
     Attributes:
-        answer: The result, or the checksum of a long one.
+        answer: The result, or the checksum of a long result.
     """
 
     name: str

@@ -21,7 +21,7 @@ _adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 
 Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 
-# NumPy's legacy generator requires 32 bits.
+# NumPy's legacy generator accepts only 32-bit seeds.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
 # An env runs at most 128 calls per reply (`agentgym.play.env.MAX_CALLS`).
@@ -201,7 +201,7 @@ def _describe(schema: Mapping[str, Any]) -> str:
     texts = []
     for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")
-        reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a nested configuration
+        reference = kind.get("$ref", "").rpartition("/")[2]
         noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")
         if "enum" in kind or "const" in kind:
             texts.append(f"one of {_bounds(kind)}")

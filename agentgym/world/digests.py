@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-_HEX_DIGITS = 32  # 128 bits, against chance collisions
+_HEX_DIGITS = 32  # 128 bits, so that collisions are very unlikely
 
 # Types whose `repr` determines the value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
@@ -26,7 +26,7 @@ def digest(value: object) -> str:
     """Return a digest of a value made of numbers, strings, collections, records and plain objects.
 
     Mappings and sets are unordered, tuples equal lists, objects are represented by class name and
-    attributes, and functions by name. Raises TypeError for anything else, and for cycles.
+    attributes, and functions by name. Raises TypeError for unsupported values and for cycles.
     """
     return hashlib.sha256(_canonical(value, ()).encode()).hexdigest()[:_HEX_DIGITS]
 
@@ -43,7 +43,7 @@ def plain_attributes(value: object) -> dict[str, Any]:
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> str:
-    """Return canonical JSON, written from the leaves up so that sorting encodes nothing twice."""
+    """Return canonical JSON, built from the leaves up so that each value is encoded once."""
     if value is None or isinstance(value, (int, float, str)):
         return _leaf(value)
     if isinstance(value, _PRINTED):
@@ -51,7 +51,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return _canonical(value.tolist(), above)
     if id(value) in above:
-        raise TypeError(f"no digest: a {type(value).__name__} contains itself; {_REMEDY}")
+        raise TypeError(f"a {type(value).__name__} that contains itself has no digest; {_REMEDY}")
     above = (*above, id(value))
     if isinstance(value, (list, tuple)):
         return _list(_canonical(item, above) for item in value)
@@ -68,7 +68,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _leaf(value: object) -> str:
-    """Return `json.dumps(value)`, without its overhead for the commonest types."""
+    """Return `json.dumps(value)`, with a fast path for the most common types."""
     if type(value) is str:
         return encode_basestring_ascii(value)
     if type(value) is int:
@@ -85,7 +85,7 @@ def _attributes(value: object) -> Mapping[str, Any]:
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "__dict__"):
         return vars(value)
-    raise TypeError(f"no digest: a {type(value).__name__} has no attributes; {_REMEDY}")
+    raise TypeError(f"a {type(value).__name__} without attributes has no digest; {_REMEDY}")
 
 
 _REMEDY = "fill World.instance_key with a digest of what makes the task"

@@ -15,7 +15,7 @@ ConfigT = TypeVar("ConfigT")
 # A move as JSON: a number of units, or a direction.
 Move = int | str
 
-# The result of a move in a match, until the players' moves have been played.
+# Provisional result of a move in a match, shown until all moves have been played.
 COMMITTED = "Your move is made. It is played once every player whose turn it is has moved."
 
 # The plan hint for a seat that has moved, or that must wait for its turn.
@@ -52,12 +52,13 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play the movers' moves; return a line that reports the moves."""
+        """Play the moves of all `movers`; return a line that reports these moves."""
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Apply a line from `play`, even if earlier lines are missing; raise ValueError if the line
-        is invalid.
+        """Apply a line that `play` returned; earlier lines may be missing.
+
+        Raises ValueError if the line is invalid.
         """
 
     @abstractmethod
@@ -77,7 +78,7 @@ class SeatedWorld(World[ConfigT]):
         self.seat, self.in_match, self._news = seat, True, []
 
     def make_move(self, move: Move) -> str:
-        """Make this seat's move; outside a match, play on until the seat's next turn."""
+        """Make this seat's move; outside a match, also play the other seats' scripted moves."""
         if self.pending is not None:
             raise ToolError("you have already moved; wait for the other players")
         if self.in_match:

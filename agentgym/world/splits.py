@@ -27,16 +27,16 @@ _PROBES = 64
 
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-_MAX_DRAWS = 500  # all draws miss a fifth of the instances with probability 10^-48
+_MAX_DRAWS = 500  # P(all draws miss a fifth of the instances) = 10^-48
 
 # A remembered seed takes about 100 bytes.
 _MAX_SEEDS = 10_000
 
-# Seeds whose instances are in the other split, by world, configuration and split. All arms and
-# policies of an evaluation reset to the same seeds, and skip these draws after the first time.
+# Seeds whose instances are in the other split, by world, configuration and split. An
+# evaluation resets to the same seeds for each policy, so the cache saves repeated draws.
 _rejected: dict[tuple[type[World[Any]], str, str], set[int]] = {}
 
-# Cached results of probes, by world and configuration.
+# Whether `_PROBES` draws contain enough different instances, by world and configuration.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 
@@ -55,7 +55,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration to draw from for a split, or raise ValueError."""
+    """Return the configuration that generates a split's instances, or raise ValueError."""
     if split is None:
         return config
     check_choice("split", split, SPLITS)

@@ -19,7 +19,7 @@ class StepInfo:
         failed_rounds: The number of consecutive replies without a successful call.
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if the player
             left, `over_window` if the chat exceeded the model's context window, or a wrapper's
-            reason such as `context_overflow`; empty while it continues.
+            reason such as `context_overflow`; empty during the episode.
         score: The world's score, at the end.
         nested: The calls made by the policy's code, whose results the chat does not show.
         report: The world's report, at the end, or None.
@@ -62,7 +62,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code; a failed call's result starts with `error:`."""
+    """A call made by the policy's code; the result of a failed call starts with `error:`."""
 
     name: str
     arguments: Mapping[str, Any]

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agentgym.world.config import Config
 
-# Below 1, no policy can succeed; above 100, the budget has no effect.
+# With a factor below 1, no policy can succeed; above 100, the budget has no effect.
 BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
 
 # More turns than any episode has.
@@ -37,7 +37,7 @@ class TurnBudget(Config):
         return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
 
 
-@lru_cache(maxsize=1024)  # a run uses few different budgets
+@lru_cache(maxsize=1024)
 def multiply_up(factor: float, number: int) -> int:
     """Return a number times a factor, rounded up."""
     # Use the decimal number as written: 1.1 * 10 turns are 11, not 12.

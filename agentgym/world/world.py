@@ -26,7 +26,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error for a world that lacks a hook, or `Config`, which `feature` needs."""
+    """Error for a world without a hook or `Config` that a feature requires."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -40,8 +40,8 @@ class MissingHook(NotImplementedError):
 class World(Generic[ConfigT]):
     """One instance of a task, determined by `(config, seed)`.
 
-    A world implements the first four hooks below, hooks for the features it supports, and `@tool`
-    methods; `ToolEnv` provides the loop. Worlds pickle mid-episode.
+    A world implements four required hooks (`generate` to `score`), the hooks of the features that
+    it supports, and `@tool` methods. `ToolEnv` provides the loop. Worlds pickle mid-episode.
 
     Attributes:
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
@@ -56,8 +56,8 @@ class World(Generic[ConfigT]):
         max_failed_rounds: The number of consecutive failed rounds that ends the episode; None for
             no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
-        observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
-            are not their own methods.
+        observes: Whether the env passes completed calls to `read_result`; set this if other objects
+            provide the tools.
         rng: The only source of randomness.
         instance: A digest of the class and the seed, which reveals nothing about the instance.
         done: Whether the world has ended.
@@ -80,7 +80,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # not inherited from a base class
+        if "_is_complete" not in vars(type(self)):
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
@@ -93,7 +93,7 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Required hooks, checked without `abc`, whose error does not state their purpose.
+    # Required hooks, not checked by `abc`, because its error would not explain their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -126,7 +126,7 @@ class World(Generic[ConfigT]):
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the keys that must all belong to a split for this instance to belong to it.
+        """Return keys of this instance; the instance is in a split only if all its keys are.
 
         By default, `instance_key()` is the only key. Override this hook if instances share
         something, such as people, that must not occur in both splits.
@@ -135,7 +135,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
-        """Return the configuration to draw from for a split; by default, the same configuration.
+        """Return the configuration that generates a split's instances; by default, `config`.
 
         Override this hook if `split_keys` returns several keys. Raises ValueError if the
         configuration belongs to another split.
@@ -149,9 +149,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy that sees neither task nor results; None to
-        estimate it.
-        """
+        """Return the best expected score without seeing task or results; None to estimate it."""
         return None
 
     def toolsets(self) -> Sequence[object]:
@@ -175,8 +173,8 @@ class World(Generic[ConfigT]):
     def brief_state(self) -> str:
         """Return the part of a long state that matters for the next steps; by default, `state()`.
 
-        This part is shown to agents that see their history or have a tool for the rest. Implement
-        `state_chars` too.
+        The hint contains only this part if the agent sees its history or has a tool for the rest.
+        Implement `state_chars` too.
         """
         return self.state()
 
@@ -196,7 +194,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a hidden history; None keeps the task."""
+        """Return an updated task, shown if the history is hidden; None keeps the task."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -208,26 +206,25 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that, after the next reply, labels its calls relative to the state
-        before.
+        """Return a function that labels the calls of the next reply, given the current state.
 
         Return None if `optimal_calls` already gives all labels.
         """
         return None
 
-    # Hooks for scripted play, which read the texts of the hooks above.
+    # Hooks for scripted play, which parse the texts of other hooks.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world from its task text; `max_turns` is None if the text states no budget."""
+        """Return the world that a task describes; `max_turns` is None without a stated budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the result of a completed call; ignore a result that does not fit."""
+        """Apply the result of a completed call; ignore a result that contradicts the world."""
         raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
-        """Read a text from `state()`, which replaces the history."""
+        """Set the world to the state that a text from `state()` describes."""
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
@@ -249,10 +246,12 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and `state()` in [-1, 1]; the configuration determines the shape."""
+        """Return the task and the state as a vector with values in [-1, 1]; instances of one
+        configuration have the same shape.
+        """
         raise MissingHook(type(self), "features")
 
-    # Hooks that `make` and studies read.
+    # Hooks that `make` and ablations use.
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
@@ -354,7 +353,7 @@ def _describe(hook: str) -> str:
 
 
 class CallSet(Sequence[ToolCall]):
-    """Set of calls of one tool that differ in one argument, with membership in O(1)."""
+    """Set of calls of one tool that differ only in one argument; a membership test takes O(1)."""
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
         self._name, self._argument = name, argument
@@ -368,7 +367,7 @@ class CallSet(Sequence[ToolCall]):
         ):
             return False
         value = call.arguments[self._argument]
-        # Unlike call validation, dicts treat True and 1.0 as 1.
+        # As dict keys, True and 1.0 equal 1; call validation distinguishes them.
         return (
             isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
         )

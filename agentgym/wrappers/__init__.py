@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
     try:
         from agentgym.wrappers.discrete_team import DiscreteTeam  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
-        raise ImportError(f"DiscreteTeam needs {install_command('multi')} ({error})") from error
+        raise ImportError(f"PettingZoo is missing: {install_command('multi')} ({error})") from error
     return DiscreteTeam

@@ -14,8 +14,8 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens; the line may be split differently after a message
-_TRIES = 8  # rounds; the usage alternates or converges after two or three rounds
+_SLACK = 12  # spare tokens, because the line's token count varies
+_TRIES = 8  # rounds; two or three rounds usually suffice
 
 
 class ContextAwareness(ContextWrapper):
@@ -70,7 +70,7 @@ class ContextAwareness(ContextWrapper):
     def _settled_line(self, newest: Message) -> str:
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        # If the usage alternates between two numbers, trailing white space may stop this.
+        # Trailing white space may help if the usage alternates between two numbers.
         for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):

@@ -21,12 +21,12 @@ Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 @dataclass(frozen=True)
 class ContextBudget(Config):
-    """Context window of a stack; the tool documentation in the system message counts too.
+    """Context window of a stack, which includes the tool documentation in the system message.
 
     Attributes:
         window: The maximum number of tokens of a prompt and its reply together.
         reserve_output: The number of tokens reserved for the reply.
-        counter: The token counter, by its name in `agentgym.text.tokens.counter`.
+        counter: The name of the token counter (see `agentgym.text.tokens.counter`).
     """
 
     window: Count = 128_000
@@ -54,7 +54,7 @@ class Load:
 
 
 class Trigger(Protocol):
-    """Condition for acting, or the level that an edit must reach."""
+    """Condition that starts an edit, or the target level of an edit."""
 
     def level(self, load: Load) -> float:
         """Return the load relative to the trigger, which fires at 1.0."""
@@ -146,8 +146,8 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 def read_trigger(name: str, value: Any) -> Trigger:
     """Parse a trigger from an instance, a dict, or a string.
 
-    A string is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
-    `10turns`, or several joined by `|`. Anything else raises ValueError.
+    A string is a number of tokens (`60k`), tool results (`20uses`) or turns (`10turns`), a
+    share of the window (`0.75`, `75%`), or several joined by `|`. Other values raise ValueError.
     """
     if isinstance(value, str):
         parts = tuple(_parse_trigger(name, part.strip()) for part in value.split("|"))
@@ -179,8 +179,8 @@ def _parse_trigger(name: str, text: str) -> Trigger:
         return Tokens(parse_count(name, text))
     except ValueError:
         raise ValueError(
-            f"{name} must be tokens (60k), a share of the window (0.75 or 75%), 20uses, 10turns, or "
-            f"several of them joined by |, got {text!r}"
+            f"{name} must be a number of tokens (60k), tool results (20uses) or turns (10turns), "
+            f"a share of the window (0.75 or 75%), or several of these joined by |, got {text!r}"
         ) from None
 
 

@@ -17,7 +17,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
 
-_LOW = 8 / 15  # gives 0.4 of the window for the default trigger
+_LOW = 8 / 15  # 40 % of the window with the default trigger
 
 
 class ClearThinking(ContextWrapper):
@@ -48,7 +48,7 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # the newest replies stay editable
-            tail = min(keep + 1, 16)  # a longer tail would slow down every step
+            tail = min(keep + 1, 16)  # more editable replies would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:

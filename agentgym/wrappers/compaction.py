@@ -36,9 +36,9 @@ Summarizer = Callable[[Chat], str]
 class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
-    By default, the view requests the summary, and the policy writes it in a separate step. That
-    step uses no turn, has reward 0, and is recorded and trained like any other step. A rule-based
-    summary replaces a summary that is empty or longer than the text it replaces.
+    By default, the view requests the summary, and the policy writes it in a separate step. A
+    summary step uses no turn, has reward 0, and is recorded and trained like any other step. A
+    summary that is empty or longer than the replaced text is replaced with a rule-based summary.
 
     Args:
         budget: The window.
@@ -148,7 +148,7 @@ class Compaction(ContextWrapper):
     def _compact(self, text: str) -> None:
         self._is_fruitless = True
         span = self._span()
-        if not span:  # the span was trimmed while the policy wrote the summary
+        if not span:  # Trim dropped the messages while the policy wrote the summary
             return
         dropped = dict.fromkeys(message.id for message in span)
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
@@ -190,8 +190,8 @@ class Trim(ContextWrapper):
 
     The wrapper models a bounded window without any strategy (LOCA-bench, section 3.1). If the
     system message, the task and the newest turn do not fit, the step truncates the episode
-    (`context_overflow`). If the opening does not fit, the first step does so without running the
-    reply.
+    (`context_overflow`). If the first observation does not fit, the first step truncates the
+    episode without running the reply.
 
     Args:
         budget: The window.
@@ -268,14 +268,14 @@ class Trim(ContextWrapper):
             if saved > 0:
                 edits[answer.id] = cut
                 excess -= saved
-        view.apply("Trim", edits)  # one call, because each call inspects all results
+        view.apply("Trim", edits)
 
 
 register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Replace the middle of a text that exceeds `tokens` with a note of the cut length."""
+    """Replace the middle of a text that exceeds `tokens` with a note about the omitted length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

@@ -28,7 +28,7 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # At this share of the trigger, one turn usually remains for writing notes.
 _NEAR = 0.9
-# The share below which a strategy counts as idle; episodes rarely differ tenfold in length.
+# A strategy is idle below this share of its trigger; episodes rarely differ tenfold in length.
 _IDLE = 0.1
 # Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
@@ -43,11 +43,11 @@ class ContextRecord:
         phase: The kind of reply: `act`, or `summary` if the view requested a summary.
         tokens: The visible chat.
         reused: The longest common prefix of this chat and the previous chat, which a prefix cache
-            saves.
+            can reuse.
         appended: New text.
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
-        tool_output: The tool results in the new text.
+        tool_output: Tool results that are part of the new text.
         hidden: The results of calls made by code, which the chat does not show.
         summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
@@ -112,7 +112,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
-        self._peak = 0.0  # the highest level seen so far
+        self._peak = 0.0
         self._action = ""
 
     def is_due(self, level: float) -> bool:
@@ -121,9 +121,9 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this only before an edit.
+        """Report whether to edit now; call this method only after `is_due` returned True.
 
-        A policy with a memory is warned first and gets one turn.
+        A policy with a memory first gets a warning and one turn to write notes.
         """
         if not self.lossy:
             return level >= 1
@@ -186,7 +186,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
             raise ValueError(
                 f"a wrapper between {type(self).__name__} and the context strategies inside it "
                 "changes the chat; "
-                "put it inside or outside of all context strategies"
+                "put that wrapper inside or outside of all context strategies"
             )
         before = len(self.view.accounts.edits)
         self.edit()
@@ -257,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to save summaries
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to need fewer summaries
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class EditMessages(ContextWrapper):
         order = [positions[message.id] for message in shown]
         if order != sorted(set(order)) or after[: len(shown)] != shown:
             raise ValueError(
-                "edit must keep the order of messages, repeat none, and append new ones at the end"
+                "edit must keep the order of messages, repeat none, and append new messages last"
             )
         replacements = {message.id: message for message in shown}
         edits = {

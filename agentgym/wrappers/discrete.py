@@ -52,7 +52,7 @@ class FeatureObservations(
     """Wrapper that shows the world's features, `Box(-1, 1)` of float32, instead of the chat.
 
     The features include the remaining turns, so an exhausted budget terminates the episode. After a
-    truncation, a learner would wrongly bootstrap from the lost state's value.
+    truncation, a learner would wrongly bootstrap from the value of the last state.
 
     Example:
         >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
@@ -76,7 +76,7 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    # Cheaper than rendering the call.
+    # Building this key is faster than rendering the call.
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
@@ -87,7 +87,7 @@ def mask_of(world: World[Any]) -> NDArray[np.bool_]:
 
 
 def example_world(env: ToolEnv) -> World[Any]:
-    """Return an instance with the same array shapes as all instances."""
+    """Return any instance, because all instances have the same array shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     if isinstance(env, AgentEnv):

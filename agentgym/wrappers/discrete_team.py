@@ -23,7 +23,7 @@ _KINDS = ("split", "duel", "match")
 class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no types
     """PettingZoo wrapper that plays calls of the world's action catalog by index.
 
-    All agents have the same spaces. Action `k` is the call `k` of the catalog; the last action
+    All agents have the same spaces. Action `k` is call `k` of the catalog; the last action
     waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
     action is ignored, only the last action is marked.
 
@@ -86,7 +86,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         return np.concatenate(observations)
 
     def action_mask(self, agent: str) -> NDArray[np.int8]:
-        """Return an agent's possible actions: 1 or 0, shape `(count,)`."""
+        """Return the mask of an agent's possible actions: 1 or 0, shape `(count,)`."""
         mask = np.zeros(self.count, np.int8)
         if agent in self._game.due:
             world, own = self._game.team.worlds[agent], self._game.protocol.agents[agent]

@@ -24,7 +24,7 @@ The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything els
 The context may be cleared at any time, and only what is stored in the memory stays, so store what you find out and how far \
 you have come as you go."""
 
-_MAX_CHARS = 1_000_000_000  # far more than notes need
+_MAX_CHARS = 1_000_000_000  # no realistic notes are longer
 
 
 class MemoryTool(StagedWrapper[Chat, str, Chat, str]):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
-MAX_DEPTH = 8  # more than notes need, and safe on all file systems
+MAX_DEPTH = 8  # maximum directory depth, safe on all file systems
 MAX_NAME_BYTES = 255  # UTF-8 bytes; the limit of common file systems
 _MAX_PATH_CHARS = 4_096  # normalising some strings takes quadratic time
 _VIEW_DEPTH = 2  # levels below the directory
@@ -46,8 +46,8 @@ class MemoryLimits:
             )
         if path not in before and len(before) >= self.files:
             raise ToolError(
-                f"the memory has {len(before)} files, at most {self.files} are allowed; extend a "
-                "file or delete a file"
+                f"the memory has {len(before)} files, but at most {self.files} are allowed; "
+                "extend or delete a file"
             )
         if chars > current and total > self.total_chars:
             raise ToolError(

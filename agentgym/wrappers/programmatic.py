@@ -30,8 +30,8 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `run_python`, whose code calls the world's tools as functions.
 
     A call from code waits for its result, runs exactly once, and is checked like a direct call. The
-    result goes to the code and to `StepInfo.nested`; the chat shows only printed output. Tools that
-    end the episode are never functions.
+    result goes to the code and to `StepInfo.nested`; the chat shows only printed output. Code
+    cannot call tools that end the episode.
 
     Args:
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
@@ -41,7 +41,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
         seconds: The maximum duration of a run.
         memory_mb: The maximum memory of a run.
         output_chars: The maximum number of characters that a run may print.
-        calls: The maximum number of calls of a run.
+        calls: The maximum number of calls per run.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
@@ -110,7 +110,7 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        with reply_work.shared_room():  # all calls of a run share one budget
+        with reply_work.shared_room():
             result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":
@@ -131,7 +131,7 @@ class PythonTool(Toolset):
         for each in self.env.callable_tools:
             if each.name in self.names:
                 functions[each.name] = functools.partial(_call, self.env, each)
-            elif not hasattr(builtins, each.name):  # keep builtins such as `print`
+            elif not hasattr(builtins, each.name):
                 functions[each.name] = functools.partial(_refuse, each)
         return functions
 

@@ -71,4 +71,4 @@ class Retrieval(ClearToolResults):
         return "\n".join(message.text for message in pinned if message.id != SYSTEM_ID)
 
     def _reached(self, load: Load) -> bool:
-        return False  # all other results are cleared at once
+        return False  # one edit clears all other results

@@ -66,7 +66,7 @@ class ContextView:
     Attributes:
         limit: The number of tokens available to strategies; usage reports fill the rest of the
             window.
-        editable_tail: The number of newest replies that can be edited without copying the rest.
+        editable_tail: The number of newest replies that can be edited without copying the chat.
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
@@ -75,7 +75,7 @@ class ContextView:
         warned: Whether the policy has been warned about the next lossy edit.
         overflow: Whether the view exceeds the window even after trimming.
         request: A request in the newest message, shown once and not logged.
-        chat: The visible chat; the same object while nothing changes.
+        chat: The visible chat; the object is replaced only if the chat changes.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
@@ -84,7 +84,7 @@ class ContextView:
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
-        self.editable_tail = 2  # the new reply, and the previous reply's thinking
+        self.editable_tail = 2  # clearing thinking may edit the previous reply
         self.outermost: object = None
         self.edit_counts: dict[str, int] = {}
         self.begin()
@@ -139,7 +139,7 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return visible messages, oldest first; O(new) for the newest, otherwise O(view)."""
+        """Return the messages with these ids, oldest first; O(view) unless all are recent."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
@@ -227,7 +227,7 @@ class ContextView:
 
         Args:
             strategy: The name of the strategy.
-            edits: A replacement, or None to drop the message, by message id.
+            edits: Maps message ids to replacements, or to None to drop the message.
             at_least: The minimum number of saved tokens; edits that save fewer are ignored.
             cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.

@@ -142,7 +142,7 @@ def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyP
         ("clear_results:keep=-1", "keep must be a whole number"),
         ("clear_results:ratio=half", "ratio must be a number, got 'half'"),
         ("clear_results:clear_inputs=1", "clear_inputs must be true or false, got '1'"),
-        ("clear_results:trigger=soon", "trigger must be tokens"),
+        ("clear_results:trigger=soon", "trigger must be a number of tokens"),
         ("clear_results:keep=1:keep=2", "sets keep twice"),
         ("clear_results:window=0", "window must be an integer in"),
         ("clear_results:window=1k+compaction:window=2k", "window of budget is set twice"),

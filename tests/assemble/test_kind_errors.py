@@ -52,7 +52,7 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ("H", "oracle_options must be a mapping of mappings, such as {'H'"),
         ("", "oracle_options must be a mapping of mappings"),
         ({"H": {"keep": 1}}, "H .history. in oracle_options has no option 'keep'; .*options: "),
-        ({"h": {}}, "oracle_options are given for 'h'; did you mean 'H'"),
+        ({"h": {}}, "oracle_options contains 'h', which is not an oracle; did you mean 'H'"),
     ],
     "labels": [("yes", "labels must be True or False, got 'yes'"), (1, "labels must be True")],
     "window": [

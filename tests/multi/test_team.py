@@ -69,7 +69,7 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     for form in (aec_env, parallel_env):
-        with pytest.raises(ImportError, match=r"need pip install 'agentgym-suite\[multi\]'"):
+        with pytest.raises(ImportError, match=r"PettingZoo: pip install 'agentgym-suite\[multi\]'"):
             form("ListWorld-team")
     assert rollout(TeamPolicy("ListWorld-team"), make("ListWorld-team"), 0).reward == 1.0
 

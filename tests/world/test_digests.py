@@ -84,11 +84,11 @@ def test_a_digest_is_the_same_in_a_process_that_hashes_otherwise() -> None:
 
 
 def test_what_has_no_digest_is_refused_with_the_remedy() -> None:
-    with pytest.raises(TypeError, match=r"a object has no attributes; fill World"):
+    with pytest.raises(TypeError, match=r"without attributes has no digest; fill World"):
         digest([object()])
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(TypeError, match=r"a list contains itself; fill World\.instance_key"):
+    with pytest.raises(TypeError, match=r"contains itself has no digest; fill World\.instance_key"):
         digest(loop)
     shared = [1]
     assert digest([shared, shared]) == digest([[1], [1]])

@@ -226,7 +226,7 @@ def test_limits() -> None:
     for call in (["insert", "/memories/0", 0, "\n"], ["create", "/memories/4", "0" * 10]):
         memory.refuses("at most 9 characters, got 10", *call)
     memory.refuses("at most 20 characters, got 21", "create", "/memories/2", "1234")
-    memory.refuses("has 4 files, at most 4", "create", "/memories/4", "")
+    memory.refuses("has 4 files, but at most 4", "create", "/memories/4", "")
     memory.files = {**memory.files, "/memories/d/4": "1234567890a"}
     # Content that exceeds the limits can still be viewed, moved and shortened.
     memory("rename", "/memories/d", "/memories/e")

@@ -114,7 +114,7 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
             "there is no world 'NoWorld'; .*worlds: .*GridWorld, ListWorld, TreeWorld",
         ),
         ({"arms": ("H",)}, "H needs S"),
-        ({"arms": ("X",)}, "oracles must be letters"),
+        ({"arms": ("X",)}, "oracles may contain each of"),
         ({"arms": ("S", "S")}, "distinct"),
         ({"worlds": ()}, "worlds must list"),
         ({"horizons": (0,)}, "horizon must be an integer in"),
@@ -131,7 +131,7 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
             {"horizons": (4, 8), "options": {"ListWorld": {"removals": 3}}},
             "removals=3 contradicts the size 8 of ListWorld, which sets removals=7; leave removals",
         ),
-        ({"oracle_options": {"X": {}}}, "oracle_options are given for 'X'"),
+        ({"oracle_options": {"X": {}}}, "oracle_options contains 'X'"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_runs(
