@@ -47,7 +47,7 @@ options in the prompts, or *estimated* by random calls on reserved seeds. The ve
 interval that contains the ceiling also holds. An interval above the ceiling is a `leak`. In all
 other cases, the verdict is `undecided`, and more seeds are needed.
 
-A measure is the share of episodes with a forbidden event: {measures}.
+Each measure below is the share of episodes in which a forbidden event occurs: {measures}.
 
 The baselines, which have no verdict, are random legal calls (those that the world's belief state allows) and the oracle. The last
 column names the commit at which the row was measured. A world registers further shortcuts with

@@ -64,7 +64,7 @@ class Campaign:
                 on_progress(sum(each.texts for each in self.tallies.values()))
 
     def table(self) -> Table:
-        """Return a table with the numbers of replies, calls and faults of each id."""
+        """Return a table that counts the replies, calls and faults of each id."""
         rows = []
         for env_id, tally in self.tallies.items():
             rows.append([env_id, str(tally.texts), str(tally.calls), str(len(tally.causes))])

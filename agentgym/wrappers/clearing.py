@@ -88,8 +88,8 @@ class ClearToolResults(ContextWrapper):
         trigger: When to clear.
         target: Clearing continues down to this level; by default, 8/15 of the trigger. A low target
             makes rewrites of the prompt rarer.
-        ratio: The share of uncleared results to clear each time, instead of a target (0.5 in the
-            paper).
+        ratio: The share of the uncleared results to clear each time; replaces `target`. The paper
+            uses 0.5.
         keep: The number of newest results to keep. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count towards `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.

@@ -1,4 +1,4 @@
-"""Base class of all context strategies, and `EditMessages`."""
+"""The base class of all context strategies, and the strategy `EditMessages`."""
 
 from __future__ import annotations
 

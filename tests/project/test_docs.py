@@ -79,7 +79,7 @@ def test_a_tutorial_runs_from_top_to_bottom(tutorial: str, tmp_path: Path) -> No
 
 @pytest.fixture
 def endpoint() -> Iterator[Mapping[str, str]]:
-    """Serve an agent that plans badly as a chat model; yield its connection settings."""
+    """Serve a bad planner behind a chat completions endpoint; yield its connection settings."""
     agent = ControlPolicy("ListWorld", Deficits(planning=0.3))
 
     def reply(request: dict[str, Any], number: int) -> Answer:

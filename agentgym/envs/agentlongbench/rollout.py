@@ -44,7 +44,7 @@ def play(
     The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
     log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs
     in every list, but early lists alone do not reveal the hidden item. `peak` in [0, 1) determines
-    which round first guesses an item with the largest number.
+    the first round in which the guessed item has the largest number.
 
     Raise ValueError if no log of this size meets the requirements.
     """

@@ -76,7 +76,7 @@ def make_rows(
     *,
     published: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row with log number `sample` for each task with more than `sample` samples.
+    """Yield one row per task: its question about log number `sample`, if it has so many samples.
 
     `tokens` is the length of the log and question, and `tasks` maps tasks to sample counts.
     `published` selects the names used in the published prompts.

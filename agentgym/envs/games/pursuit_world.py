@@ -41,7 +41,7 @@ _STEPS: Mapping[str, tuple[int, int]] = {
 }
 _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
 _NEVER = 1_000_000  # more moves than any game has
-_DRAWS = 100  # most boards are accepted if at most 25 % of the cells are walls
+_DRAWS = 100  # with at most 25 % walls, most drawn boards are accepted
 _MAX_CATCHES = 200  # on the largest board, the values for each catch take 80 kB
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)

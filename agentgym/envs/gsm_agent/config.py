@@ -67,9 +67,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         if self.data:
             return replace(self, people=split)
         if self.people not in ("all", split):
-            raise ValueError(
-                f"split={split!r} sets people, got people={self.people!r}; omit people"
-            )
+            raise ValueError(f"split={split!r} sets the people, so omit people={self.people!r}")
         drawn = replace(self, people=split)
         draw_people(drawn)
         return drawn

@@ -99,7 +99,7 @@ class Node:
         depth: The length of the longest path from the document to the root, in edges.
         number: The number in the variable name, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
-        fields: The numbers and values of irrelevant variables.
+        fields: The irrelevant variables, each as its number and its value.
         note: Domain-specific data.
     """
 

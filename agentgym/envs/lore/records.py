@@ -188,7 +188,7 @@ class Records(ReadDocuments):
     def _follow(self, file: str, variable: str = "") -> None:
         self.ahead.pop(file, None)
         if file not in self.read:
-            # Lists name variables only if some documents may be irrelevant.
+            # A list names a variable only if some of the listed documents may be irrelevant.
             certain = variable in ("", self.target) or variable in self._waiting
             (self.ready if certain else self.doubtful)[file] = variable
             self.order[file] = None

@@ -302,7 +302,7 @@ class TeamSeats:
 
 
 def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvConfig]]:
-    """Return a stack's env class and its configuration, which has one agent per seat of a team."""
+    """Return an environment's class and the class of its configuration, which lists a team's seats."""
     if not registry.is_team(env_id) or "seat" in options:
         return WorldEnv, WorldEnvConfig
     env: Any = registry.make(env_id, **options)

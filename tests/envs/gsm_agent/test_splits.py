@@ -66,7 +66,7 @@ def test_a_test_problem_is_no_training_problem_with_other_names() -> None:
 
 def test_a_split_needs_names_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     make("SearchWorld", split="test", people="test", tasks=200)
-    with pytest.raises(ValueError, match="split='test' sets people, got people='train'"):
+    with pytest.raises(ValueError, match="split='test' sets the people, so omit people='train'"):
         make("SearchWorld", split="test", people="train")
     with pytest.raises(
         ValueError, match=r"tasks=20000 with people='test' needs 3333 names, .* has only 1309"

@@ -69,7 +69,7 @@ def final_state_tests(
     equivalents: Mapping[str, Change],
     **options: Any,
 ) -> tuple[Change, Change]:
-    """Return two tests of changes to the final state.
+    """Return two functions that change the final state and then check it.
 
     Args:
         task: The task.

@@ -234,7 +234,9 @@ def _cells(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
             value = "7" if value == "" else value
         width = ord(right) - ord(left) + 1 if ":" in area else 1
         calls.append(ToolCall("update_cells", {**each, "range": area, "data": [[value] * width]}))
-        if len(each["data"][0]) > 1 and draw.random() < 0.5:  # repeat the last row below a gap
+        if (
+            len(each["data"][0]) > 1 and draw.random() < 0.5
+        ):  # leave a gap, then repeat the last row
             below = f"{left}{bottom + 2}:{right}{bottom + 2}"
             calls.append(
                 ToolCall("update_cells", {**each, "range": below, "data": each["data"][-1:]})

@@ -1,1 +1,1 @@
-"""Generate office texts, and parse the facts in these texts."""
+"""Write office texts, and read the facts back from them."""

@@ -46,7 +46,7 @@ def is_cte(table: exp.Table) -> bool:
 
 
 def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
-    """Replace a table name with the engine's name."""
+    """Replace a table's name with the name that DuckDB uses for the table."""
     table.set("this", exp.to_identifier(name[1], quoted=True))
     table.set("db", exp.to_identifier(name[0], quoted=True))
     table.set("catalog", None)

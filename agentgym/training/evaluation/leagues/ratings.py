@@ -74,7 +74,7 @@ class _Games:
         contrast: +1 for the first player and -1 for the second, shape (games, players - 1); player
             0 has no column.
         weight: 1, or 1/2 for imaginary games.
-        cluster: The index of the instance, or of the imaginary game.
+        cluster: The index of the instance; each imaginary game is its own cluster.
     """
 
     contrast: _FloatArray

@@ -44,7 +44,7 @@ class Failure:
     Attributes:
         error: The policy's error, if the policy could not reply; such an episode is not retried.
         fatal: Whether the run must stop because every later episode would fail too.
-        lost: Whether the failure is due to the end of a shared worker; the slot remains usable.
+        lost: Whether a shared worker died and took the episode with it. The slot remains usable.
     """
 
     cause: str
