@@ -20,7 +20,7 @@ _unused: dict[str, EntryPoint] = {}
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Call `register` with the `module:Class` and package of each world."""
+    """Call `register` for each world, with its path `module:Class` and its package."""
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):

@@ -53,7 +53,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def import_function(module: str, name: str) -> Any:
-    """Import a function that a run's settings name.
+    """Import a function whose name comes from a run's settings.
 
     Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
     trusted by name. Raises UntrustedModule, ImportError or AttributeError.

@@ -93,7 +93,7 @@ class ClearToolResults(ContextWrapper):
         keep: The number of newest results to keep. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count towards `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
-        clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
+        clear_at_least: The minimum number of tokens to save; otherwise, nothing is cleared.
         placeholder: The text that replaces a result.
 
     Example:

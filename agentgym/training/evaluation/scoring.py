@@ -261,7 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; with opponents, the share of games that others won."""
+    """Return the share of solved episodes; with opponents, the share of games won against them."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 

@@ -101,7 +101,7 @@ def run_ablation(
     Raises:
         CollectionError: Many consecutive cells were lost, or the policy failed in three cells.
         DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Another process writes to the folder.
+        RunLockedError: Another process is writing to the folder.
         ValueError: The run is not comparable with the runs in the folder.
     """
     out = Path(out)

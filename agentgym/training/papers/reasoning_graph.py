@@ -58,7 +58,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
-        """Return the share of steps of one kind, without the first step; NaN if none remain."""
+        """Return the share of steps of one kind, excluding the first step; NaN if none remain."""
         kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 
