@@ -153,7 +153,7 @@ class BoundTool(msgspec.Struct, eq=False):
         except ValidationError as error:
             raise ToolError(self.checks.explain(error)) from None
         transaction = self.transaction() if self.transaction else None
-        if transaction is None:  # faster than an empty context manager
+        if transaction is None:
             return convert(self.method(**checked), self.json_indent)
         with transaction:
             return convert(self.method(**checked), self.json_indent)

@@ -86,8 +86,8 @@ class ClearToolResults(ContextWrapper):
     Args:
         budget: The window.
         trigger: When to clear.
-        target: Clearing continues down to this level; by default, 8/15 of the trigger. A low target
-            makes rewrites of the prompt rarer.
+        target: Clearing continues down to this level; by default, 8/15 of the trigger. With a
+            low target, the prompt is rewritten less often.
         ratio: The share of the uncleared results to clear each time; replaces `target`. The paper
             uses 0.5.
         keep: The number of newest results to keep. Results of the newest reply always stay.

@@ -195,8 +195,8 @@ class Trim(ContextWrapper):
 
     Args:
         budget: The window.
-        target: Turns are dropped down to this level; a low level makes rewrites of the prompt
-            rarer.
+        target: Turns are dropped down to this level; with a low target, the prompt is
+            rewritten less often.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))

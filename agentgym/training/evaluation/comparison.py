@@ -229,8 +229,8 @@ def find_levels(
     """Return, for each policy and world, the size at which success without oracles is nearest to
     the target.
 
-    Ties go to the smaller size; `by_world` overrides the target. A world without oracle-free
-    episodes raises `ValueError`.
+    Ties go to the smaller size; `by_world` overrides the target. Raise `ValueError` if
+    a world has no episodes without oracles.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything

@@ -281,7 +281,7 @@ def draw_line(
     scale: float = 100,
     shift: float = 0,
 ) -> None:
-    """Plot means, multiplied by `scale`, as a line with error bars, `shift` points to the right."""
+    """Plot scaled means as a line with error bars, moved right by `shift` points."""
     values, errors = bounds(intervals, scale)
     beside = ScaledTranslation(shift / 72, 0, _figure(panel).dpi_scale_trans)
     for part in panel.errorbar(places, values, errors, **style).get_children():
@@ -301,7 +301,7 @@ def draw_bars(
     height: float = 0.6,
     scale: float = 100,
 ) -> None:
-    """Plot means, multiplied by `scale`, as horizontal bars with error bars."""
+    """Plot scaled means as horizontal bars with error bars."""
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
@@ -314,7 +314,7 @@ def draw_bars(
 
 
 def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values and the lengths of the error bars, both multiplied by `scale`."""
+    """Return the scaled values and the lengths of their error bars."""
     ends = [(each.value, each.low, each.high) for each in intervals]
     value, low, high = scale * np.array(ends).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)

@@ -5,8 +5,8 @@ world and seed is one cluster, because instances of one seed are similar in all 
 Two seeds also share a cluster if a policy had the same first prompt and reply for both: sampling
 depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
-Estimates use the played episodes. Worst and best rates count all missing episodes as failed or as
-solved.
+Estimates use only the episodes that were played. Worst and best rates count all missing episodes
+as failed or as solved.
 """
 
 from __future__ import annotations

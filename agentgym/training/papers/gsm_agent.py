@@ -110,7 +110,7 @@ class Metrics:
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
-    `count` counts the tokens of replies without ids; without `count`, token metrics are NaN. An
+    `count` counts tokens in replies without token ids; without `count`, token metrics are NaN. An
     episode of another world raises `ValueError`.
     """
     report = search_report(trajectory)
@@ -237,7 +237,7 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    For `nodes` and `embed`, see `graph_of`; `count` counts the tokens of replies without ids.
+    For `nodes` and `embed`, see `graph_of`; `count` counts tokens in replies without token ids.
     """
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 

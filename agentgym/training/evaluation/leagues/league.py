@@ -186,8 +186,8 @@ def _keep(league: League, out: Path) -> None:
         known = kept["policies"].setdefault(policy.column, facts)
         if found := difference(known, facts):
             raise OtherRunError(
-                f"{out} contains games by another policy named {policy.column!r}: {found}; choose "
-                f"another name (NAME={policy.name}) or folder"
+                f"{out} contains games by another policy named {policy.column!r}: {found}; set "
+                f"another name (NAME={policy.name}), or choose another folder"
             )
     write_text(out / SETTINGS, json.dumps(kept, indent=1) + "\n")
 
