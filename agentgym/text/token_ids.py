@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by others, in O(new ids) for the longest version."""
+        """Return these ids followed by others, in O(new ids) unless other ids already follow."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer
