@@ -216,7 +216,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only the task text; `max_turns` is None if no budget is stated."""
+        """Return a world that knows only a task; `max_turns` is None without a stated budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
