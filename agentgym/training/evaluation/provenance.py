@@ -146,7 +146,7 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return digests of the source files of a module and its imports, excluding packages."""
+    """Hash a module and its imports outside installed packages, without importing any of them."""
     files: dict[str, Path] = {}
     waiting = [module]
     while waiting:

@@ -82,7 +82,8 @@ class Plan(Config):
 
     Attributes:
         lengths: The benchmark's length names, or numbers of tokens.
-        samples: Maximum samples per task; None for the paper's number, or 25 at other lengths.
+        samples: Maximum samples per setting, length and task; None for the paper's numbers (25 at
+            other lengths).
         published: Whether to name the tool and the codes as in the published prompts.
     """
 
