@@ -225,7 +225,7 @@ def split(text: str) -> list[str]:
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (label, policy) pairs; if all names are for single seats, join them into one policy."""
+    """Return (label, policy) pairs; if every name is for one seat, join all into one policy."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]
