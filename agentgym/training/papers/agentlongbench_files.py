@@ -124,8 +124,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields: The setting, the length and the number of rows after each log; 0 rows if the cell
-        already exists.
+    Yields: For each new log, the setting, the length and the number of its rows; for an existing
+        cell, the number is 0.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
