@@ -284,7 +284,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return float32 features in [0, 1], shape `(6,)`.
 
         The features are: whether candidates are known, whether the candidates are exact, the
-        logarithm of the share of items that are candidates, the rounds left divided by 50, the
+        logarithm of their number divided by that of all items, the rounds left divided by 50, the
         turns left divided by 50, and the share of hidden items found.
         """
         belief = self.belief
