@@ -270,7 +270,8 @@ class MultimodalWorld(DocumentWorld):
         node = self.graph.node(file)
         if node is None or node.note is None or file not in self.known.read:
             raise ToolError(
-                f"no picture of document {echo(file)} has been shown; read it first, if it has a picture"
+                f"no picture of document {echo(file)} has been shown; read the document first, if "
+                "the document has a picture"
             )
         edits, png = self._views.get(file) or ((), self._draw(node))
         if len(edits) == MOST_CHANGES:
