@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps (letters of the oracles with correct hints, hint scope) to a wrapper's arguments.
+# Maps (oracle letters without a suffix, hint scope) to a wrapper's arguments.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
