@@ -29,10 +29,10 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 MAX_REPLY_CHARS = 1_000_000
 # Maximum thoughts and calls per reply; no env executes so many calls.
 MAX_BLOCKS = 1_024
-# Lists and objects per call: parsing them is slow, and no office tool accepts more.
+# Maximum lists and objects per call; parsing is slow, and no office tool accepts more.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
-# `explain` starts with this prefix if the reply does not attempt a call.
+# The result of `explain` starts with this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers

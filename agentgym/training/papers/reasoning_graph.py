@@ -26,7 +26,7 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Number of graph nodes for the full database; the number scales with the square root of the size.
+# Number of graph nodes for the full database; scales with the square root of its size.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # Maximum k-means iterations; most clusterings converge earlier.
