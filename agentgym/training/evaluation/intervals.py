@@ -197,7 +197,6 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each combination of `fields` values to a representative of its cluster."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:

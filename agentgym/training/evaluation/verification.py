@@ -66,7 +66,7 @@ def _ablation(settings: str) -> Ablation:
     return Ablation(**json.loads(settings))
 
 
-@lru_cache(maxsize=1_024)  # all seeds have the same spec
+@lru_cache(maxsize=1_024)
 def _recorded(spec: str) -> Any:
     env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
     env.close()

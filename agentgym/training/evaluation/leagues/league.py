@@ -149,7 +149,7 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Reuse the policies of the previous line-up; several seats may share a policy object.
+            # Several seats may share a policy object.
             made = {
                 name: made[name] if name in made else policies[name].make(league.world)
                 for name in dict.fromkeys(line_up)
