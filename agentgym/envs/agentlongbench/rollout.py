@@ -44,7 +44,7 @@ def play(
     The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
     log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs
     in every list, but early lists alone do not reveal the hidden item. `peak` in [0, 1) determines
-    the first round in which the guessed item has the largest number.
+    in which round an item with the largest number is first guessed.
 
     Raise ValueError if no log of this size meets the requirements.
     """
@@ -87,7 +87,7 @@ def _with_peak(
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
-            # The log was too short; a new draw keeps all rounds equally likely.
+            # If the log is too short, redraw the round, so that all rounds stay equally likely.
             place = rng.random()
     return None
 

@@ -39,7 +39,7 @@ FIRST_YEAR, YEARS = 1960, 60
 
 _TASKS_PER_PERSON = 6  # a person's name must not identify a task
 _FEWEST_PEOPLE = 12
-# Added to each task's seed, so that the splits contain different problems.
+# These offsets to the task seeds give each split different problems.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -167,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Draw one in `one_in` tasks; return their documents and the playable tasks among them."""
+        """Draw a share `1 / one_in` of the tasks; return the documents and the playable tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)

@@ -23,7 +23,7 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# The share of named documents that state the month; searching for a month must miss the others.
+# Only this share of documents with names states the month, so a month search misses the rest.
 _DATED = 0.5
 
 

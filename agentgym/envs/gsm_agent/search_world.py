@@ -94,7 +94,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people or the instance, which determines the task's split."""
+        """Return the template, people or instance that determines the task's split."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)

@@ -44,7 +44,7 @@ class Parts(NamedTuple):
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 
-@lru_cache(maxsize=16384)  # called for every wording of a fact
+@lru_cache(maxsize=16384)
 def parts_of(phrase: str) -> Parts:
     """Split a phrase at its participle."""
     words = phrase.split()

@@ -120,7 +120,7 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return two lists of files: those whose program, and those whose value, may be needed."""
+        """Return the files whose program may be needed, and the files whose value may be needed."""
         # Unread files may import shared files and the files in `ahead`.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:

@@ -35,7 +35,7 @@ _ALTERNATIVES = 12  # rounding can hide the effect of a single change
 
 
 class Line:
-    """A line of `#init:`, which draws one or more variables."""
+    """A line in `#init:` that draws one or more variables."""
 
     def __init__(self, text: str, lists: Mapping[str, Any]) -> None:
         names, equals, formula = text.partition("=")
@@ -57,7 +57,7 @@ class Line:
             yield left.pop()
 
     def values(self, option: Any) -> Iterator[tuple[str, Any]]:
-        """Yield each variable of this line with the value that it has in `option`."""
+        """Yield each variable of this line with its value in `option`."""
         if len(self.names) == 1:
             return iter([(self.names[0], option)])
         parts = list(option)
