@@ -115,7 +115,7 @@ class Belief:
         known: The constraints that the feedback imposes on the hidden item.
         listed: The conditions of past queries; every candidate satisfies all these conditions.
         pool: The remaining candidates; None before the first list is read.
-        items: The names of all items, if the puzzle lists the items.
+        items: The names of all items, if the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -140,7 +140,7 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add lists from a query's result, each paired with the facts that all its items share."""
+        """Add a query's lists, each with the facts that all items in the list share."""
         for atoms, names in lists:
             # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):

@@ -116,10 +116,10 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """A planned guess whose item has the largest number of all items guessed in the log.
+    """A planned guess of the item with the largest number in a log.
 
     The planned round is drawn before the log is played, so that all rounds are equally likely.
-    Earlier items have smaller numbers, and later items do not have larger numbers.
+    Items guessed earlier have smaller numbers; items guessed later do not have larger numbers.
     """
 
     number: int

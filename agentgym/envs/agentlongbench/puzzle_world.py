@@ -55,10 +55,10 @@ _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
 # An item without known candidates takes at least a query and a guess.
 _QUICKEST = 2
-# Average number of turns to find one of several hidden items among 100.
+# Average turns per hidden item in a puzzle with 100 items, several of them hidden.
 _TURNS = 4.85
-# A puzzle with one hidden item takes 2.4 turns on average among 8 items, and 3.9 among 100.
-# Puzzles for horizons below this threshold have 8 items.
+# A puzzle with one hidden item takes 2.4 turns on average with 8 items, and 3.9 with 100. Puzzles
+# for horizons below this threshold have 8 items.
 _FEW = 3.2
 # The maximum number of hidden items in a puzzle that `for_horizon` chooses. Each item adds about
 # 300 tokens to the state, which must fit into the small context windows of ablations.

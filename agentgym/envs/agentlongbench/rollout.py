@@ -39,7 +39,7 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play whole rounds without guessing the hidden item; time and memory are linear in the length.
+    """Play whole rounds without guessing the hidden item; time and memory grow linearly.
 
     The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
     log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs
@@ -101,7 +101,7 @@ def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, in
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log; `play` documents `isolate` and `peak`.
+    """Draw items and a log; see `play` for `isolate` and `peak`.
 
     Raise ValueError if no log of the configured size meets the requirements.
     """

@@ -14,7 +14,7 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# The scripted searcher took `_PER_PREMISE` turns per premise plus `_ENDS` turns in measurements.
+# In measurements, the scripted searcher took `_PER_PREMISE` turns per premise plus `_ENDS` turns.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 

@@ -82,8 +82,8 @@ def write_document(
 ) -> Document:
     """Write a document, without an id, that states the facts of a premise.
 
-    If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark`
-    selects a sentence that calls the number corrected or outdated.
+    If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark` adds
+    a sentence that calls the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

@@ -184,7 +184,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # Fall back on `fewer`, because the value may not be divisible by any number.
+        # Fall back on `fewer`, because the value may not be divisible by any available number.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:

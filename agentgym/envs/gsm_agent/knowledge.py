@@ -58,7 +58,7 @@ _KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items(
 
 @dataclass
 class SearchKnowledge:
-    """Facts parsed from search results, and past queries.
+    """Past queries, and the facts parsed from search results.
 
     Attributes:
         question: The parsed question; None if agentgym did not generate it.
@@ -199,7 +199,7 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """The documents of the task that were shown, and past queries.
+    """Past queries, and the shown documents of the task.
 
     `missing_count` is None in a world rebuilt from a chat, and `solution` is empty if unknown.
     """

@@ -320,7 +320,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
-        # Read the page number, because a context strategy may have removed earlier pages.
+        # Use the result's page number, because a context strategy may have removed earlier pages.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
         self._see(result)

@@ -137,7 +137,7 @@ def _phrases() -> list[str]:
     return found
 
 
-# In `muffins on Friday`, the item `muffins` ends before the starter `on`.
+# In `muffins on Friday`, the item `muffins` ends before the word `on`.
 _STARTERS = frozenset(
     parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
 )

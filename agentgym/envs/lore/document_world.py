@@ -46,7 +46,7 @@ class DocumentConfig(LoreConfig):
 
 
 class DocumentWorld(LoreWorld[DocumentConfig]):
-    """Find the value of a variable in documents whose ids must be computed from others."""
+    """Find the value of a variable in documents whose ids must be computed from other documents."""
 
     Config = DocumentConfig
     texts = TEXTS["document"]

@@ -18,7 +18,7 @@ class ReadDocuments(ABC):
 
     Attributes:
         order: The ids of all known or read documents, starting with the oldest.
-        read: The position of each read document in reading order, by id.
+        read: Maps the id of each read document to its position in the reading order.
         answer: The answer as a string; None if not yet known.
     """
 

