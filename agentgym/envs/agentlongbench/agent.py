@@ -35,7 +35,7 @@ _TRIES = 40
 # The paper gives no values for these parameters (section C.3). The agent remembers the conditions
 # of the newest rounds and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
-# The probability of omitting a section from a query, and the maximum number of omitted sections.
+# The probability that a query omits a section, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
 # The probability that a query also omits a random subset of its conditions.
 EPSILON = 0.3

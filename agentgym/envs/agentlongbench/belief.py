@@ -283,9 +283,9 @@ class Hunt:
 class OptimalMoves(Sequence[ToolCall]):
     """Optimal calls before the last turn; there are too many optimal queries to enumerate.
 
-    An optimal query excludes every candidate for a hidden item that contradicts the feedback. If
-    the candidates for the next item are exactly the items consistent with all feedback, guessing
-    any candidate is optimal too.
+    An optimal query excludes every candidate that contradicts the feedback on a hidden item. If the
+    candidates for the next item are exactly the items consistent with all feedback, guessing any
+    candidate is optimal too.
     """
 
     def __init__(self, hunt: Hunt) -> None:

@@ -118,8 +118,8 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """A planned guess of the item with the largest number in a log.
 
-    The planned round is drawn before the log is played, so that all rounds are equally likely.
-    Items guessed earlier have smaller numbers; items guessed later do not have larger numbers.
+    The planned round is drawn before the log is played, so that all rounds are equally likely. All
+    items guessed before have smaller numbers, and no item guessed later has a larger number.
     """
 
     number: int

@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# Preferred maximum number of items in a verbose intersection, which the model must write out.
+# Preferred maximum number of items in an intersection that the model must write out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 

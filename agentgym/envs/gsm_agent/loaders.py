@@ -103,7 +103,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
     """Convert problems to tasks and documents.
 
     Problems that share a person or a template get different months, which the questions state. A
-    problem gets no documents if searching cannot solve it, or if it fails a check of `vetting`.
+    problem gets no documents if searching cannot solve it, or if it fails a check in `vetting`.
     """
     while True:
         documents, tasks = _write(problems, seed)

@@ -60,7 +60,7 @@ class Operator:
     Attributes:
         execute: Computes the result from the parameters and the operand values.
         write: Formats the rule with the given parameters and operand names.
-        draw: Draws the parameters (for example signs or constants) for a number of operands.
+        draw: Draws the parameters (for example signs or constants) for a given number of operands.
         child: Draws the value of an operand; used only in bottom-up domains.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that lazy evaluation requires. If `needs` is
