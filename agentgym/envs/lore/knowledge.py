@@ -43,7 +43,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the ids of unread documents that are certainly needed; plans choose the first id."""
+        """Return the ids of unread documents that are certainly needed; plans pick the first id."""
 
     @abstractmethod
     def lines(self) -> list[str]:
