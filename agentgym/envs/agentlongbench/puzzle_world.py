@@ -284,8 +284,8 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return float32 features in [0, 1], shape `(6,)`.
 
         The features are: whether candidates are known, whether they are exactly the items
-        consistent with all feedback, the logarithm of their share of all items, the rounds left
-        divided by 50, the turns left divided by 50, and the share of hidden items found.
+        consistent with all feedback, log(1 + candidates) / log(1 + items), the rounds left divided
+        by 50, the turns left divided by 50, and the share of hidden items found.
         """
         belief = self.belief
         progress = [

@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searches for the question, then for each document found, find all documents."""
+    """Check 6: searches of 20 pages for the question and found documents reach all documents."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
