@@ -27,7 +27,7 @@ FILLED = 0.9
 """Minimum filled share of a log's length; rounds are indivisible, so 1 is impossible."""
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
-_DECOYS = 2  # a query could exclude a single decoy by chance
+_DECOYS = 2  # with a single decoy, one query could exclude all decoys by chance
 _RETURNING = 3
 _ENDING = 0.6
 _TRIES = 40
@@ -35,7 +35,7 @@ _TRIES = 40
 # The paper gives no values for these parameters (section C.3). The agent remembers the conditions
 # of the newest rounds and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
-# The probability of omitting a section from a query, and the maximum number of omitted sections.
+# The probability that a query omits a section, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
 # The probability that a query also omits a random subset of its conditions.
 EPSILON = 0.3
@@ -44,9 +44,9 @@ EPSILON = 0.3
 class SimulatedGame:
     """A puzzle in progress.
 
-    Decoys are wrong items that stay in all lists until shortly before the log ends. Returning items
-    are wrong items that only early lists exclude, so the last lists alone do not reveal the hidden
-    item. `heard` maps each fact from the feedback to the last round that mentioned the fact.
+    Decoys are wrong items that occur in every list until shortly before the log ends. Returning
+    items are wrong items that only early lists exclude, so the last lists alone do not reveal the
+    hidden item. `heard` maps each fact from the feedback to the last round that mentioned the fact.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SimulatedGame:
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
-        """Play up to the limit and return whether the log is complete."""
+        """Play up to `limit` rounds or tokens and return whether the log is complete."""
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
             isolating = close_at is not None and int(self.left.sum()) > 1
@@ -136,7 +136,7 @@ class SimulatedGame:
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
         masked = [name for name in names if self.rng.random() < MASK]
-        # At least one section remains, because a query needs a condition.
+        # Keep at least one section, because a query needs a condition.
         most = min(MOST_MASKED, len(names) - 1)
         out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
         shown = [atom for atom in constraints if atom[0] not in out]

@@ -112,10 +112,10 @@ class Belief:
     """Knowledge about one hidden item.
 
     Attributes:
-        known: The constraints on the hidden item from feedback.
-        listed: The conditions of past queries, all of which the candidates satisfy.
+        known: The constraints that the feedback imposes on the hidden item.
+        listed: The conditions of past queries; every candidate satisfies all these conditions.
         pool: The remaining candidates; None before the first list is read.
-        items: The names of all items, if the puzzle lists the items.
+        items: The names of all items, if the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -140,7 +140,7 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add lists from a query's result, each paired with the facts that all its items share."""
+        """Add a query's lists, each with the facts that all items in the list share."""
         for atoms, names in lists:
             # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
@@ -281,15 +281,15 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls before the last turn; optimal queries are too many to enumerate.
+    """Optimal calls before the last turn; there are too many optimal queries to enumerate.
 
-    The candidates for a hidden item are exact if they are the items consistent with all feedback. A
-    query is optimal if it makes the candidates for an item exact. If the candidates for the next
-    item are already exact, guessing any of them is optimal too.
+    An optimal query excludes every candidate that contradicts the feedback on a hidden item. If the
+    candidates for the next item are exactly the items consistent with all feedback, guessing any
+    candidate is optimal too.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Copy the candidates, because the call runs before its label is computed.
+        # Compute these values now, because labels are computed only after the call.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())

@@ -120,8 +120,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         data: A file or folder of published rows, which replace the generated logs; the options for
             items, agent, task and length then have no effect.
         row: The row of `data` to play, from 0; None for a random one.
-        verified: Whether to play only rows whose answer follows from the log. There are no hints
-            or labels for other rows.
+        verified: Whether to exclude rows whose answer does not follow from the log; such rows have
+            no hints or labels.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -152,7 +152,7 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
     @property
     def setting(self) -> str:
-        """The benchmark name of the setting, such as `kf-c`."""
+        """The name of the setting in the benchmark, such as `kf-c`."""
         return next(
             name
             for name, o in SETTINGS.items()
@@ -182,8 +182,8 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
     """Draw the item table of an episode.
 
-    Knowledge-intensive tables contain the same facts in every episode. In knowledge-free tables,
-    random codes replace names and values, and random numbers with the same ranking replace numbers.
+    Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables
+    replace names and values with random codes, and numbers with random numbers in the same order.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -233,7 +233,7 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
-    """Return a value sampler for each section, with distributions similar to the species'."""
+    """Return one value sampler per section; the distributions resemble the species data."""
 
     def texts(
         stem: str, count: int, *shares: float

@@ -190,7 +190,7 @@ def read_verdicts(sections: str) -> list[Atom]:
 
 
 def dumps(data: object) -> str:
-    """Write JSON on one line without escaping non-ASCII letters."""
+    """Write JSON on one line without escaping non-ASCII characters."""
     return json.dumps(data, ensure_ascii=False)
 
 

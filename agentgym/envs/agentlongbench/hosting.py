@@ -67,7 +67,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # The answer "no" to several values or to an exact number does not yield a single fact.
+    # The answer "no" to several values or to an exact number cannot be expressed as one fact.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -83,7 +83,7 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call as a question to the host; return an empty string for malformed arguments.
+    """Convert a call to a question for the host; return "" if the arguments are malformed.
 
     Raise ToolError if a name, section or value does not exist.
     """

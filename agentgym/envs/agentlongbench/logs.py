@@ -1,4 +1,4 @@
-"""Logs of puzzles and their options (AgentLongBench, sections 2.2 and C.3)."""
+"""Puzzle logs, and the options for generating logs (AgentLongBench, sections 2.2 and C.3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Habits(Config):
     Attributes:
         min_list: The minimum number of items in a list; conditions that would make a list shorter
             are omitted.
-        published: Whether to name the tool and the codes as in the published prompts, for example
+        published: Whether to use the tool name and the codes of the published prompts, such as
             `attr_1`.
     """
 
@@ -63,7 +63,6 @@ class Round(RoundMessages):
 
     @property
     def result(self) -> Message:
-        """The tool result, which does not exist in round 1."""
         return self.messages[1]
 
     @property
@@ -117,10 +116,10 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """The first guess with the largest number in a log.
+    """A planned guess of the item with the largest number in a log.
 
-    The round of this guess is drawn before the log is played, so that all rounds are equally
-    likely. Earlier guesses have smaller numbers, and later guesses do not have larger numbers.
+    The planned round is drawn before the log is played, so that all rounds are equally likely. All
+    items guessed before have smaller numbers, and no item guessed later has a larger number.
     """
 
     number: int
@@ -132,10 +131,10 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item for round `number`; None if no item is left for the rounds before it."""
+        """Draw the item for round `number`; None if earlier rounds would have no item to guess."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
-        # A reader could stop at the table's largest number if every log contained that number.
+        # If every log contained the table's largest number, a reader could stop at that number.
         half = rng.choice(others, (len(others) + 1) // 2, replace=False)
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]

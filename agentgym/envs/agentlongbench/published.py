@@ -1,6 +1,6 @@
 """Load published rows and check that their answers follow from their logs.
 
-A row has an oracle only if this package computes the row's answer from the log.
+A row has an oracle only if this package derives the same answer from the log.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PublishedRow:
     Attributes:
         offset: The byte offset of the row in the file.
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        length: The nominal length in tokens, from the folder name if possible.
+        length: The nominal length in tokens, taken from the folder name if possible.
         chance: The share of the most frequent answer among the file's rows for this task.
     """
 
@@ -130,7 +130,7 @@ class PublishedRow:
         log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = None
-        with suppress(ValueError):  # the question is not in this package's wording
+        with suppress(ValueError):  # this package would word the question differently
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
         right = sorted(answer) if self.kind == "list" else answer
@@ -203,7 +203,7 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
 def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return a function that keeps only the `count` rounds most similar to a row's question.
 
-    This is the paper's RAG baseline (appendix E: the five best chunks). `embed` names an embedding
+    The paper's RAG baseline keeps the five best chunks (appendix E). `embed` names an embedding
     function, as in SearchWorld; if empty, BM25 ranks the rounds.
     """
     vectors = load_embed(embed) if embed else None

@@ -55,10 +55,10 @@ _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
 # An item without known candidates takes at least a query and a guess.
 _QUICKEST = 2
-# Average number of turns to find one of several hidden items among 100.
+# Average turns per hidden item in a puzzle with 100 items, several of them hidden.
 _TURNS = 4.85
-# A puzzle with one hidden item takes 2.4 turns on average among 8 items, and 3.9 among 100.
-# Puzzles for horizons below this threshold have 8 items.
+# A puzzle with one hidden item takes 2.4 turns on average with 8 items, and 3.9 with 100. Puzzles
+# for horizons below this threshold have 8 items.
 _FEW = 3.2
 # The maximum number of hidden items in a puzzle that `for_horizon` chooses. Each item adds about
 # 300 tokens to the state, which must fit into the small context windows of ablations.
@@ -68,11 +68,11 @@ _GROUP = 4
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    The next hidden item follows after each guess, right or wrong. The candidates are exact if they
-    are precisely the items consistent with all feedback. The optimal calls are queries that make
-    the candidates exact; after that, any candidate is an optimal guess. Another strategy may need
-    fewer guesses on average. The turn budget is the same for all seeds and suffices for a player
-    who always guesses the first candidate.
+    With several hidden items, the player moves on to the next item after each guess, right or
+    wrong. An optimal query excludes every candidate that contradicts the feedback; after that,
+    guessing any candidate is optimal. Another strategy may need fewer guesses on average. The turn
+    budget is the same for all seeds and suffices for a player who always guesses the first
+    candidate.
 
     Attributes:
         table: The items of the puzzle; undefined in a world rebuilt from a chat.
@@ -205,11 +205,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         return None if name is None else ToolCall("guess", {"name": name})
 
     def score(self) -> float:
-        """Return the share of hidden items found."""
+        """Return the share of hidden items that were found."""
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Count puzzles, hidden items, found items, and the rounds played for the next item."""
+        """Count puzzles, hidden items, found items, and the rounds used for the next item."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -274,7 +274,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a query with all known conditions, and a guess for each candidate.
 
-        There are always `items + 1` calls; surplus guesses have an empty name.
+        The list always has `items + 1` calls; surplus guesses have an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -283,9 +283,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        The features are: whether candidates are known, whether the candidates are exact,
-        log(1 + candidates) / log(1 + items), the rounds left divided by 50, the turns left divided
-        by 50, and the share of hidden items found.
+        The features are: whether candidates are known, whether they are exactly the items
+        consistent with all feedback, log(1 + candidates) / log(1 + items), the rounds left divided
+        by 50, the turns left divided by 50, and the share of hidden items found.
         """
         belief = self.belief
         progress = [

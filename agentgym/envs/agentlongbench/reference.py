@@ -66,7 +66,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
     """
     turns, rounds = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     opening = first or 0
-    # The first target of each group is the next guess.
+    # The first target in each group is the item to guess next.
     targets = [opening, *(place for place in range(len(table)) if place != opening)]
     groups, listed, played = [(targets, int(first is None))], first is not None, 0
     while groups:

@@ -39,12 +39,12 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play whole rounds without guessing the hidden item; time and memory are linear in the length.
+    """Play whole rounds without guessing the hidden item, in linear time and memory.
 
     The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
     log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs
     in every list, but early lists alone do not reveal the hidden item. `peak` in [0, 1) determines
-    the first round in which the guessed item has the largest number.
+    in which round an item with the largest number is first guessed.
 
     Raise ValueError if no log of this size meets the requirements.
     """
@@ -87,7 +87,7 @@ def _with_peak(
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
-            # The log was too short; a new draw keeps all rounds equally likely.
+            # If the log is too short, redraw the round, so that all rounds stay equally likely.
             place = rng.random()
     return None
 
@@ -101,7 +101,7 @@ def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, in
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log; `play` documents `isolate` and `peak`.
+    """Draw items and a log; see `play` for `isolate` and `peak`.
 
     Raise ValueError if no log of the configured size meets the requirements.
     """

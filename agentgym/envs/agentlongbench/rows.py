@@ -76,7 +76,7 @@ def make_rows(
     *,
     published: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row per task: its question about log number `sample`, if it has so many samples.
+    """Yield one row for each task that has a sample with the index `sample`.
 
     `tokens` is the length of the log and question, and `tasks` maps tasks to sample counts.
     `published` selects the names used in the published prompts.

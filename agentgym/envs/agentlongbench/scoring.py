@@ -87,7 +87,7 @@ def read(kind: str, text: str) -> Answer | None:
 
 
 def score(kind: str, answer: Answer, reply: Answer | None) -> float:
-    """Score a parsed answer in [0, 1]."""
+    """Return the score of a parsed answer, in [0, 1]."""
     if reply is None:
         return 0.0
     if isinstance(answer, (bool, int)):

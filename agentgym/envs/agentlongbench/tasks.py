@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# Preferred maximum number of items in a verbose intersection, which the model must write out.
+# Preferred maximum number of items in an intersection that the model must write out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -74,7 +74,7 @@ def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounte
 
 
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
-    """Return the expected score of a reader who sees only the last page (`page` rounds).
+    """Return the expected score of a reader who sees only the last page of at most `page` rounds.
 
     The reader answers correctly if the page contains all evidence. Otherwise the reader estimates
     the answer from the page or, if the task does not allow an estimate, guesses.
@@ -138,7 +138,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # For the answer no, prefer items in one result: a reader of that result would guess yes.
+    # If the answer is no, prefer an item in one result: a reader of that result would guess yes.
     wrong = one if one.any() else ~both
     # Draw the answers yes and no with equal probability if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong

@@ -14,7 +14,7 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# In measurements, the scripted searcher takes `_PER_PREMISE` turns per premise plus `_ENDS` turns.
+# In measurements, the scripted searcher took `_PER_PREMISE` turns per premise plus `_ENDS` turns.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -78,6 +78,6 @@ def options_for_turns(turns: int) -> dict[str, int]:
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:
-        # Longer problems would be slow to read, so longer episodes require more search turns.
+        # Raise `min_rounds` for long episodes, because longer problems would be slow to read.
         options["min_rounds"] = turns - 1
     return options

@@ -1,6 +1,6 @@
 """Databases with the documents of all tasks and a search index.
 
-Worlds in the same process share databases. Each task is drawn from `(seed, number)`. Graph
+Worlds in the same process share databases. A task's number and the seed determine the task. Graph
 colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
 medium database contains the small database, and the full database contains both.
 """
@@ -39,7 +39,7 @@ FIRST_YEAR, YEARS = 1960, 60
 
 _TASKS_PER_PERSON = 6  # a person's name must not identify a task
 _FEWEST_PEOPLE = 12
-# Added to each task's seed, so that the splits contain different problems.
+# These offsets to the task seeds give each split different problems.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -56,8 +56,8 @@ class DatabaseOptions(ProblemOptions):
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents for which there is also an outdated version with a
-            different number and the same month. Half of these documents also have a version with a
-            different number and a different month.
+            different number and the same month. Half of the documents with outdated versions also
+            have one with a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.
@@ -167,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Draw one in `one_in` tasks; return their documents and the playable tasks among them."""
+        """Draw a share `1 / one_in` of the tasks; return the documents and the playable tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)

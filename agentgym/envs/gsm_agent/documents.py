@@ -23,7 +23,7 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# The share of named documents that state the month; searching for a month must miss the others.
+# Only this share of documents with names states the month, so a month search misses the rest.
 _DATED = 0.5
 
 
@@ -82,8 +82,8 @@ def write_document(
 ) -> Document:
     """Write a document, without an id, that states the facts of a premise.
 
-    If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark`
-    selects a sentence that calls the number corrected or outdated.
+    If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark` adds
+    a sentence that calls the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

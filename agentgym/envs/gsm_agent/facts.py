@@ -1,7 +1,7 @@
 """Facts about quantities, and values that follow from facts.
 
-A numeric fact contains the number of a premise. A structural fact defines a quantity in terms of
-other quantities.
+A numeric fact contains the number that a premise states. A structural fact defines a quantity in
+terms of other quantities.
 """
 
 from __future__ import annotations

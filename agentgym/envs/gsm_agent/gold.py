@@ -69,7 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Switch to the data set (with the same question) that contains the shown texts."""
+        """Switch to the data set that contains the shown texts; data sets may share questions."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents
@@ -98,10 +98,10 @@ class GoldPlay:
 class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 
-    A membership test runs the search. Iteration yields one call per missing document. The query is
-    the question or the text of a shown document, if this query puts the missing document on the
-    first page. Otherwise the query contains the words of the missing document, without numbers if
-    possible. `following` contains the documents on the next page of the last search.
+    Testing a call for membership runs its search. Iteration yields one call per missing document.
+    Each call searches for the question or a document already shown if this search puts the missing
+    document on the first page, and otherwise for the words of the missing document, without numbers
+    if possible. `following` contains the documents on the next page of the last search.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """An agent's knowledge from search results, and useful next searches.
 
-Generated questions require only search results. For other data, the knowledge uses the hidden list
-of documents, so only oracles and labels may read the knowledge.
+The knowledge about a generated question comes only from search results. For other questions, the
+knowledge uses the hidden list of documents, so only oracles and labels may read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times the length of a sentence, to limit the search time.
+# Ten times the length of a typical sentence, to limit the search time.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
@@ -58,13 +58,13 @@ _KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items(
 
 @dataclass
 class SearchKnowledge:
-    """Facts parsed from search results, and past queries.
+    """Past queries, and the facts parsed from search results.
 
     Attributes:
         question: The parsed question; None if agentgym did not generate it.
         month: The month of the question; an empty string if unknown.
-        facts: The facts about the people in the task, from documents of the question's month. All
-            of these facts belong to the task, because tasks of the same month share no people.
+        facts: The facts about the people in the task, from documents of the question's month. Tasks
+            of the same month share no people, so each fact belongs to the task.
         pages: The number of pages shown for the last query and for each query about a missing
             quantity.
         cursor: The number of pages shown since the last query.
@@ -199,7 +199,7 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """The documents of the task that were shown, and past queries.
+    """Past queries, and the shown documents of the task.
 
     `missing_count` is None in a world rebuilt from a chat, and `solution` is empty if unknown.
     """

@@ -36,8 +36,8 @@ def load_data(
 ) -> tuple[list[Document], list[Task]]:
     """Load GSM8K files, GSM-Symbolic templates, or a folder in the format of `load_folder`.
 
-    `tasks` problems are drawn from templates, using `seed`; `people` is `all` or the split whose
-    templates to use. Raise ValueError for unknown or malformed data.
+    For templates, `tasks` problems are drawn with `seed`; `people` is `all` or the split whose
+    templates are used. Raise ValueError for unknown or malformed data.
     """
     if (path / "tasks.jsonl").exists() or (path / "documents.jsonl").exists():
         return load_folder(path)
@@ -103,7 +103,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
     """Convert problems to tasks and documents.
 
     Problems that share a person or a template get different months, which the questions state. A
-    problem gets no documents if searching cannot solve it, or if it fails a check of `vetting`.
+    problem gets no documents if searching cannot solve it, or if it fails a check in `vetting`.
     """
     while True:
         documents, tasks = _write(problems, seed)
@@ -188,9 +188,9 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     """Load a folder of tasks and documents.
 
     The folder contains `tasks.jsonl` (id, question, answer, ids of the documents) and
-    `documents.jsonl` (id, content, and metadata with timestamp, name and type). In a task,
-    `static_only` is a reason why searching cannot solve it; such a task may have `premises` instead
-    of documents.
+    `documents.jsonl` (id, content, and metadata with timestamp, name and type). If searching cannot
+    solve a task, `static_only` contains the reason; such a task may have `premises` instead of
+    documents.
 
     A ValueError lists all missing or mistyped fields, duplicate or dangling ids, and answers that
     are not numbers.

@@ -77,8 +77,8 @@ def draw_problem(
 ) -> Problem:
     """Draw a problem about `people`; raise ValueError if no problem meets the options.
 
-    With `several_searches`, at least one document shares no name or distinctive word with the
-    question, unless the problem has only one premise. This option requires at least three people.
+    With `several_searches`, which requires at least three people, at least one document shares no
+    name or distinctive word with the question, unless the problem has only one premise.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN

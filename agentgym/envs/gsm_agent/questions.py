@@ -117,7 +117,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
 
 @cache
 def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
-    # Wordings with more slots come first, because wordings with fewer slots match the same texts.
+    # Try wordings with more slots first; wordings with fewer slots would match the same questions.
     pairs = [(kind, wording) for kind, wordings in _QUESTIONS.items() for wording in wordings]
     pairs.sort(key=lambda pair: -pair[1].count("{"))
     return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]

@@ -94,7 +94,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people or the instance, which determines the task's split."""
+        """Return the template, people or instance that determines the task's split."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)
@@ -320,7 +320,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
-        # Read the page number, because a context strategy may have removed earlier pages.
+        # Use the result's page number, because a context strategy may have removed earlier pages.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
         self._see(result)

@@ -44,7 +44,7 @@ class Parts(NamedTuple):
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 
-@lru_cache(maxsize=16384)  # called for every wording of a fact
+@lru_cache(maxsize=16384)
 def parts_of(phrase: str) -> Parts:
     """Split a phrase at its participle."""
     words = phrase.split()
@@ -137,7 +137,7 @@ def _phrases() -> list[str]:
     return found
 
 
-# In `muffins on Friday`, the item `muffins` ends before the starter `on`.
+# In `muffins on Friday`, the item `muffins` ends before the word `on`.
 _STARTERS = frozenset(
     parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
 )

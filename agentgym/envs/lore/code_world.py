@@ -32,7 +32,7 @@ _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' retu
 _MOST_PLAIN = 1_000  # values grow with each sum and could fill the context window
 _TRIES = 100  # half of all tasks with `plain` have the answer 0, so a few attempts suffice
 
-# Names get one more letter per this many files, so that collisions remain rare.
+# Names get another letter after this many files, so that collisions remain rare.
 _NAMES_PER_LETTER = 50_000
 
 
@@ -73,7 +73,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
     Config = CodeConfig
     texts = TEXTS["code"]
-    documents_per_operation = 2.3  # measured: 2.5 in small tasks, 2.1 in large tasks
+    documents_per_operation = 2.3  # small tasks have 2.5 documents per operation, large tasks 2.1
     known: Codebase
 
     def grow(self, rng: Random) -> Graph:

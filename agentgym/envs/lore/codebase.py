@@ -41,7 +41,7 @@ class Codebase(ReadDocuments):
 
     Attributes:
         imported: The files that are imported but have not been read.
-        shared: The files that redirects import; several redirects may import the same file.
+        shared: The files imported by redirect modules; redirect modules may share a file.
         ahead: The files that were read before any file that imports them.
     """
 
@@ -120,7 +120,6 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return two lists of files: those whose program, and those whose value, may be needed."""
         # Unread files may import shared files and the files in `ahead`.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:

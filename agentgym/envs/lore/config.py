@@ -34,7 +34,7 @@ class LoreConfig(TurnBudget):
             have a lower maximum.
         max_calls_per_turn: The maximum number of calls per reply.
         strict_ids: Whether ids that do not follow from the documents read so far are treated as
-            nonexistent. Otherwise, as in the paper, ids can be guessed.
+            nonexistent. If false, ids can be guessed, as in the paper.
         rereads: Whether documents can be read again; otherwise rereading is an error.
         budget_by: Whether the turn budget is based on an optimal policy with one call per turn
             (`reads`) or with the maximum number of calls per turn (`rounds`).

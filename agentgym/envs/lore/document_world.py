@@ -31,8 +31,8 @@ class DocumentConfig(LoreConfig):
     Attributes:
         distractor_fields: The mean number of irrelevant variables per document with values.
         distractor_documents: The mean number of irrelevant documents per relevant document in a
-            list. If positive, lists name the variable of each document with values, so that rules
-            reveal which documents are relevant.
+            list. If this mean is positive, lists include the variable of each document with values,
+            so that rules reveal which documents are relevant.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
@@ -46,7 +46,7 @@ class DocumentConfig(LoreConfig):
 
 
 class DocumentWorld(LoreWorld[DocumentConfig]):
-    """Find the value of a variable in documents whose ids must be computed from others."""
+    """Find the value of a variable in documents whose ids must be computed from other documents."""
 
     Config = DocumentConfig
     texts = TEXTS["document"]

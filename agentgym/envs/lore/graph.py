@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 def below(rng: Random, limit: int) -> int:
     """Draw an integer from [0, limit); `limit` must be far below 2**53."""
-    # This is five times faster than `Random.randrange`, and the bias is negligible.
+    # Scaling `random()` is five times faster than `Random.randrange`, and the bias is negligible.
     return int(rng.random() * limit)
 
 
@@ -60,7 +60,7 @@ class Operator:
     Attributes:
         execute: Computes the result from the parameters and the operand values.
         write: Formats the rule with the given parameters and operand names.
-        draw: Draws the parameters (for example signs or constants) for a number of operands.
+        draw: Draws the parameters (for example signs or constants) for a given number of operands.
         child: Draws the value of an operand; used only in bottom-up domains.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that lazy evaluation requires. If `needs` is
@@ -94,7 +94,7 @@ class Node:
     """A document of a graph; must not be modified once the graph is complete.
 
     Attributes:
-        uid: The index in order of creation. Parents are created before their children.
+        uid: The document's index in order of creation. Parents are created before their children.
         kind: `value`, `rule` or `index` in bottom-up domains, `module` in top-down domains.
         depth: The length of the longest path from the document to the root, in edges.
         number: The number in the variable name, or in the prefix of a rule.

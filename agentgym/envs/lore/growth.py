@@ -162,7 +162,7 @@ def grow_bottom_up(
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """Samplers of a top-down domain; `redirect` is the operator of leaves with a common child."""
+    """Samplers of a top-down domain; `redirect` gives several leaves a common child."""
 
     name: Callable[[Random, int], str]
     constant: Callable[[Random], int]

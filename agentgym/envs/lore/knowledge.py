@@ -18,7 +18,7 @@ class ReadDocuments(ABC):
 
     Attributes:
         order: The ids of all known or read documents, starting with the oldest.
-        read: The position of each read document in reading order, by id.
+        read: Maps the id of each read document to its position in the reading order.
         answer: The answer as a string; None if not yet known.
     """
 
@@ -43,7 +43,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the ids of unread documents that are certainly needed; plans use the first id."""
+        """Return the ids of unread documents that are certainly needed; plans pick the first id."""
 
     @abstractmethod
     def lines(self) -> list[str]:

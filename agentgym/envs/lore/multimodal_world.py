@@ -41,7 +41,7 @@ NEUTRAL_CHANGES = 3
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# The minimum and maximum number of uncounted objects in a picture.
+# The minimum and maximum number of distracting objects in a picture.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
@@ -72,7 +72,7 @@ _READ = re.compile(
 
 @dataclass
 class PictureRecords(Records):
-    """Records with support for descriptions of pictures."""
+    """Records that can also parse picture descriptions."""
 
     def facts(self, text: str) -> Facts:
         if match := _READ.fullmatch(text):
@@ -107,8 +107,8 @@ class MultimodalConfig(DocumentConfig):
 
 
 class MultimodalWorld(DocumentWorld):
-    """Find the value of a variable in documents with pictures, in which things are counted and
-    expressions read.
+    """Find the value of a variable in documents with pictures, which show objects to count or
+    expressions to read.
 
     Hints and scripted policies use the description of each picture (`Image.alt`), which models do
     not receive. The turn budget allows for all reads and one change per distorted picture.

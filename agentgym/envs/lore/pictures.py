@@ -1,7 +1,7 @@
 """Draw and edit pictures of objects and expressions (TaskWeaver, section 3, appendix B.2).
 
-The optional dependency Pillow is imported for the first picture. Pictures are deterministic: equal
-arguments give equal bytes.
+The optional dependency Pillow is imported when the first picture is drawn. Pictures are
+deterministic: equal arguments give equal bytes.
 """
 
 from __future__ import annotations

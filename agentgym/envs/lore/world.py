@@ -137,7 +137,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The report needs the turn at which each lead became known.
+        # The report needs the turn at which each document became known.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 
@@ -151,7 +151,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         node = self.graph.node(file_id)
         again = file_id in self.known.read
         derivable = again or self.known.follows(file_id)
-        # The error is the same for ids that exist, so that guessing does not reveal them.
+        # Reject existing ids with the same error, so that guessing does not reveal which ids exist.
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
@@ -212,7 +212,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        # The state does not list older documents, although they can be read again too.
+        # The state lists only recently read documents, although older documents can be read again.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 

@@ -19,7 +19,7 @@ _ALLOWED = (
     *(ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop),
     *(ast.Compare, ast.cmpop, ast.IfExp),
 )
-_SEVERAL = 20  # samples per draw; there may be millions in total
+_SEVERAL = 20  # the number of samples to draw; there may be millions in total
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class RawProblem:
         unclear: The reason why searching cannot solve the problem, or an empty string.
         names: The people in the problem, starting with the main person.
         documents: The document texts; if empty, the premises serve as documents.
-        exact: Whether the documents are known to be sufficient, and each one to be necessary.
+        exact: Whether all documents are known to be necessary, and together sufficient.
     """
 
     id: str

