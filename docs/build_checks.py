@@ -46,15 +46,14 @@ outputs.
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
 Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts
-as the planned call. After any other change to an output, the next hint suggests inspecting the
-output. Then the plan continues with the missing parts: it corrects wrong rows, events and files,
-and does not send an email twice.
+as the planned call. After an unplanned change to an output, the next hint suggests inspecting the output. The plan then
+adds the missing parts and corrects wrong rows, events and files, but does not send an email twice.
 
 Two test suites verify the rules on this page
 (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`; `--sample 1` runs all cases of
-the first suite). The first suite starts from the right final state. This suite calls every tool of every server, except tools
+the first suite). The first suite starts from the correct final state. This suite calls every tool of every server, except tools
 that run programs, and repeats the plan's calls with one additional argument. An unlisted difference must score 0, and a listed
-difference must keep the score. The second suite rewrites the right state in other forms that a careful person would accept
+difference must keep the score. The second suite rewrites the correct state in other forms that a careful person would accept
 (names before addresses, HTML and text, line endings, drafts); the score must stay the same.
 
 The checks do not understand free text. If a task asks for a name, a number or a file in a mail or

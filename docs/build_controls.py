@@ -47,8 +47,7 @@ TAIL = """
 Some policies, such as models at temperature 0, always give the same reply to the same prompt. Seeds
 with the same first prompt and reply are therefore treated as one cluster. In simulations with 20
 seeds and 1 to 20 different openings, at least 93 % of the intervals contain the true rate and
-effect (`tests/training/evaluation/test_clusters.py`). Scripted policies are not affected, because
-their random draws depend on the instance.
+effect (`tests/training/evaluation/test_clusters.py`). This clustering does not affect scripted policies, because their random draws depend on the instance.
 """
 
 
@@ -97,8 +96,8 @@ def page(
         HEAD,
         "## Oracles detect known deficits\n",
         (
-            "A scripted agent plays optimally except for one deficit, which is a probability of errors "
-            f"({rates}). The agent plays {SEEDS} instances without and with the oracle that compensates "
+            "A scripted agent plays optimally except for one deficit (error "
+            f"probabilities: {rates}). The agent plays {SEEDS} instances without and with the oracle that compensates "
             "for its deficit: the plan for planning, the state for tracking, and the pruned history for "
             "distraction (with the state in both arms). A deficit is found if the 95 % confidence "
             "interval of the oracle's effect on success or on step accuracy is above 0. "

@@ -118,7 +118,7 @@ def play(
     # Keep the stored commit if a rerun gives the same results.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
-    # The profile of an office task covers only the two main lengths.
+    # The profile of an office task comes from its main study, not from its study of other lengths.
     return times, {} if name.endswith("-lengths") else profiles(out)
 
 
