@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# Every run must vary an option. Runs of a fixed preset name this one, because no preset sets it.
+# The option that runs of a fixed preset nominally vary, because no preset sets this option.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
