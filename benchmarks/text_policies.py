@@ -150,7 +150,7 @@ def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -
 
 
 def find_students(world: Any) -> float:
-    """Find students who have not sent the attachment; try with and without counting drafts."""
+    """Find students who have sent no PDF under the right subject; try with and without drafts."""
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"

@@ -34,8 +34,9 @@ HEAD = """# Audit: the scores of shortcuts
 `agentgym audit ID` plays policies that see only a world's chat and tool schemas and ignore the
 task. Some policies answer with constants, with majority answers from other seeds, or with the
 first, last or longest option. Other policies apply rules to the words, numbers and lines of the
-prompt and of a few results, or predict the answer from numbers and lengths in the prompt. Other
-policies end the episode in the first turn, repeat a read, or copy other episodes.
+prompt and of a few results, or predict the answer from numbers in the prompt or from the length of
+the prompt or of the last result. Other policies end the episode in the first turn, repeat a read,
+or copy other episodes.
 
 These policies learn from successful episodes of the `train` split and play the `test` split
 ([splits](splits.md)). The office tasks never repeat an instance, so their audits use different

@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Returns a wrapper's arguments for the letters of all active oracles and a hint scope.
+# Returns a wrapper's arguments for the oracle letters without a suffix and a hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.

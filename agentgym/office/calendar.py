@@ -247,6 +247,6 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     if ends < starts or (ends == starts and "date" in first):
         raise ToolError(
             f"invalid argument: the event must end after it starts, got {echo(first)} to "
-            f"{echo(last)}; an all-day event ends on the next day"
+            f"{echo(last)}; an all-day event ends on the day after its last day"
         )
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}

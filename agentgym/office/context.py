@@ -67,7 +67,7 @@ class OfficeContext:
 
     Attributes:
         files: The workspace.
-        seed: A random seed for identifiers and programs; each episode has a new seed.
+        seed: The seed of identifiers and programs; a task draws a new one for each episode.
     """
 
     def __init__(self, start: datetime = START) -> None:

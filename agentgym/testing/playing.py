@@ -58,7 +58,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode in which `act` chooses the calls; return the score and the transcript.
 
-    If the env limits the calls per reply, the calls are split over several replies.
+    If the env limits the calls per reply, one turn of the transcript may take several replies.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):

@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error for a module named by an untrusted file; the message states how to allow the import."""
+    """Error for a module that is not trusted; the message states how to allow the import."""
 
 
 def trust_package(module: str) -> None:

@@ -315,7 +315,7 @@ class Chat(Record, frozen=True):
         raise ValueError(f"this chat has no task message (id {TASK_ID})")
 
     def moment(self) -> str:
-        """Return the newest message's moment; empty for a chat parsed from plain text."""
+        """Return the newest moment in the chat; empty for a chat parsed from plain text."""
         for place in range(len(self.messages) - 1, -1, -1):
             if moment := self.messages[place].moment:
                 return moment

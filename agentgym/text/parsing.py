@@ -2,9 +2,9 @@
 
 In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
 A). In `json`, a reply contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>`
-(Hermes and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced
-with a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never
-raises, takes linear time and evaluates no code.
+(Hermes and Qwen). `auto` accepts either. In `json` and `auto`, a single call may instead stand
+alone or in a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing
+never raises, takes linear time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# Maximum calls per reply; no env executes more.
+# Maximum thoughts and calls per reply; no env executes so many calls.
 MAX_BLOCKS = 1_024
 # No office tool accepts more; parsing a list or dict takes far longer than parsing a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
-# `explain` returns this prefix if the reply does not attempt a call.
+# The text of `explain` starts with this if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers
@@ -43,7 +43,7 @@ _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
 )
-# The start of a call without a tag; JSON without these keys is treated as prose.
+# The start of a call without a tag; JSON that starts with another key is treated as prose.
 _UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
@@ -234,10 +234,10 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None for a call that only `_call` can read.
+    """Read a call with msgspec; return None if `_call` must check the call.
 
-    To detect repeated names, which msgspec silently drops, the function compares the number of
-    colons in the JSON text and in the dict.
+    msgspec silently keeps only the last member of a repeated name. To detect repeated names, the
+    function compares the number of colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by `ids`, in O(new ids) unless these were already extended."""
+        """Return these ids followed by `ids`, in O(new ids) unless other ids already follow."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer

@@ -23,7 +23,7 @@ MAX_CALL_CHARS = 262_144
 # Far below the recursion limit of JSON decoders.
 MAX_DEPTH = 64
 
-# Errors stay in the context, so they quote only short values.
+# Errors stay in the context, so long values are quoted only in part.
 _ECHO_CHARS = 120
 _LISTED_CHARS = 300
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -104,7 +104,7 @@ class Toolset:
         episode_state: The names of the attributes that snapshots save.
         tool_order: All tools in listing order; by default, definition order, followed by the parts'
             tools.
-        parts: Objects with further `@tool` methods, which share the toolset's state.
+        parts: Objects with further `@tool` methods, which keep all their state in the toolset.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """

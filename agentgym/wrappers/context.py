@@ -121,7 +121,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this method only after `is_due` returned True.
+        """Report whether to edit now; call this method only if there is something to edit.
 
         A policy with a memory first gets a warning and one turn to write notes.
         """

@@ -48,9 +48,7 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> str:
-    """Return the default of a command line option, or nothing if the default depends on the
-    machine.
-    """
+    """Return a command line option's default as text that does not depend on this machine."""
     value = parameter.default
     if parameter.name == "workers":
         return "the number of processors"

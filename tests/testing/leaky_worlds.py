@@ -172,7 +172,7 @@ class FirstPageSuffices(CleanNotes):
 
 
 class MetadataMarks(CleanNotes):
-    """Metadata on a page that is read early marks the target."""
+    """Metadata on the first page marks the target, whose place on the page varies."""
 
     def plant(self) -> None:
         self.order.remove(self.target)

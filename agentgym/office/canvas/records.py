@@ -46,7 +46,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course with a user; `known` is 1 if either user is a teacher.
+# Selects users who share courses with a user; `known` is 1 if either teaches a shared course.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -94,7 +94,7 @@ class CanvasRecords(ServerState):
         return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the user's enrollment types in a course, ignoring enrollments in other states."""
+        """Return the types of the user's enrollments in a course that have one of the `states`."""
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 

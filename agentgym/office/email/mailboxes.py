@@ -113,7 +113,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a copy of a checked email in each folder, and return the new ids."""
+        """Store a checked email once, add it to each folder, and return the new ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -180,7 +180,7 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete an email permanently; `Email.sent` still returns it."""
+        """Delete an email permanently; `Email.sent` still returns emails sent with tools."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])

@@ -69,7 +69,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The email's HTML part, converted to text, and its plain text."""
+        """The HTML part (if any), converted to text, and then the plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -178,7 +178,7 @@ def _clean_text(text: str) -> str:
 
 
 def _html_to_text(html: str) -> str:
-    # No pattern matches across tags, so matching takes linear time.
+    # Repetitions stop at the next `<`, so matching takes linear time.
     text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
     text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
     return html_entities.unescape(re.sub(r"<[^<>]*>", "", text)).strip()

@@ -20,7 +20,7 @@ FOLDER = ".python_tmp"  # directory of saved programs
 class PythonExecute(Server):
     """CPython in a sandbox with the workspace but without network access.
 
-    File changes remain even if a program fails or is stopped.
+    File changes remain if a program fails, but not if the program is stopped.
     """
 
     name: ClassVar[str] = "python_execute"

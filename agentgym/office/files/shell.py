@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run_on(
     context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int
 ) -> tuple[ProgramResult, str]:
-    """Run a program on a copy of the workspace, then replace the workspace with the copy.
+    """Run a program on a copy of the workspace, and keep the changes unless the program is stopped.
 
     Returns the result and a note about files that could not be kept.
     """

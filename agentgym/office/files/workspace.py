@@ -45,7 +45,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. For invalid paths, methods raise `ToolError` and change nothing."""
+    """Files by path. Methods check paths and limits, and raise `ToolError` before any change."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch

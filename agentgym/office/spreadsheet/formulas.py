@@ -58,7 +58,7 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """Return the syntax tree of a formula, or a `#ERROR!` value."""
+    """Return the syntax tree of a formula that starts with `=`, or `#ERROR!` if it is invalid."""
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:

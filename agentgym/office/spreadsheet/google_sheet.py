@@ -62,7 +62,7 @@ class GoogleSheet(Server):
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return the values of a sheet (by default, the first), without trailing empty cells.
+        """Return the values of a sheet (default: the first) without trailing empty rows and cells.
 
         Formulas are computed. Empty cells are None, and typed dates are strings.
         """

@@ -49,7 +49,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in tool results: dates are strings, and formulas are computed."""
+        """The value in tool results: entries as typed, formulas computed, dates as strings."""
         if not isinstance(self.content, dict) or "f" not in self.content:
             return self.typed
         return (
@@ -287,7 +287,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; a `start` before the end is rejected."""
+        """Add empty rows or columns at the end; raise `ToolError` for any other `start`."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

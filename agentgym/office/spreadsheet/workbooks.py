@@ -23,9 +23,9 @@ MAX_PARTS = 2_000  # maximum files per workbook; a sheet with charts has a few f
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
 MAX_ROWS = 100_000  # each non-empty row has at least one cell
 MAX_COLUMNS = 16_384  # as in Excel
-MAX_SPREAD = 1_000_000  # maximum cells, including empty cells between other cells
+MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before other cells in a row
 MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
-# Maximum length of shared formulas after openpyxl has copied them to each cell.
+# Length of the longest formula times the number of shared formulas, which openpyxl expands.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters per cell, as in Excel; openpyxl truncates longer strings
 
@@ -221,7 +221,8 @@ class _Look:
             or self._others > MAX_OTHERS
         ):
             raise ToolError(
-                f"limit exceeded: a workbook may have at most {MAX_CELLS} cells, or {MAX_SPREAD} including empty cells"
+                f"limit exceeded: a workbook may have at most {MAX_CELLS} cells, and "
+                f"{MAX_SPREAD} including the empty cells before them"
             )
         if self._row > MAX_ROWS or self._column > MAX_COLUMNS:
             raise ToolError(

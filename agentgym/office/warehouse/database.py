@@ -83,9 +83,7 @@ class _Process:
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = (
-            select.poll()
-        )  # reused, because `Connection.poll` creates a new object per call
+        self._answers = select.poll()  # reused, because `Connection.poll` creates one per call
         self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 
@@ -146,7 +144,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """The DuckDB database of one engine. If a statement exceeds a limit, all sessions are lost."""
+    """One engine's DuckDB. A statement that exceeds the time or memory limit ends all sessions."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Maximum address space in bytes; several times DuckDB's memory limit.
+# Address space in bytes that a request may add; several times DuckDB's memory limit.
 ADDRESS_SPACE = 2 << 30
 
 # Records per fetch; small, because a record may contain megabytes.
@@ -47,7 +47,7 @@ class _Session:
         """Run a query after the `opening` statements.
 
         Returns column names, column types, up to `limit` + 1 records, the total number of records,
-        and whether long records were omitted.
+        and whether records were omitted because of `most_characters`.
         """
         self.execute([(statement, ()) for statement in opening])
         cursor = self._live.execute(sql)

@@ -92,7 +92,7 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return the sorted ids of all matching records or, with `page`, of one page.
+        """Return the ids of matching records, sorted by `order`; `page` (from 1) selects one page.
 
         `where` maps SQL conditions to values; None disables a condition. `order` is SQL.
         """
@@ -141,7 +141,7 @@ class ShopPart:
 
 
 def stamp(moment: datetime) -> str:
-    """Convert a datetime to GMT in the stored format."""
+    """Convert a datetime to GMT in the stored format; raise `ValueError` without a time zone."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -179,7 +179,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Merge custom fields by id or, without id, by key; a null value removes a field."""
+    """Merge custom fields by id or, without a known id, by key; a null value removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")

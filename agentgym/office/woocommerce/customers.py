@@ -28,7 +28,7 @@ class Customers(ShopPart):
     """Customers of the shop; the first customer is the administrator."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add customers and return the new ids, in order.
+        """Add customers, created now, and return the new ids, in order.
 
         Each record must contain `email`, and may contain `first_name`, `last_name` and `billing`.
         Raises ValueError for an unknown field, and ToolError for a missing or taken email address.
@@ -70,7 +70,7 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
-        """Return all customers, including the administrator, in the API's format."""
+        """Return all customers, including the administrator, in the API's format, sorted by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
     @tool

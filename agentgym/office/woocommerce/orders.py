@@ -34,7 +34,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which are read-only for tools."""
+    """Orders, which tools can only read; the products' stock already accounts for them."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return the new ids, in order. Totals are computed from `line_items`.
@@ -64,7 +64,7 @@ class Orders(ShopPart):
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
-        """Return all orders, including trash, in the API's format."""
+        """Return all orders, including trash, in the API's format, sorted by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     @tool

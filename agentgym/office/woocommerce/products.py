@@ -355,7 +355,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     parts = _split(text)
     if parts is None:
         return None
-    # SQLite integers have at most 19 digits.
+    # Numbers with 19 or more digits may exceed SQLite's integers.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
@@ -364,7 +364,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
 
 
 def stock_status(quantity: int, backorders: str) -> str:
-    """Return a product's stock status."""
+    """Return the stock status of a product with managed stock."""
     if quantity > 0:
         return "instock"
     return "outofstock" if backorders == "no" else "onbackorder"

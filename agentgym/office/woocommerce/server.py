@@ -24,9 +24,9 @@ class WooCommerce(Server):
     `gmt_offset`, in hours). Whether a product is on sale is determined when the product is saved.
     Items of `meta_data` are matched by id or key; a null value removes an item.
 
-    The attributes `products`, `categories`, `orders`, `customers` and `settings` let tasks add
-    records, as in `shop.products.add("Mug", regular_price="5")`, and read records with `all`. Ids
-    count from 1; category 1 is Uncategorized, and customer 1 is the administrator.
+    The attributes `products`, `categories`, `orders` and `customers` let tasks add records, as in
+    `shop.products.add("Mug", regular_price="5")`, and read records with `all`; `settings` has
+    `update`. Ids count from 1; category 1 is Uncategorized, and customer 1 is the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"

@@ -8,7 +8,7 @@ from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 from agentgym.text.tools import tool
 
-_VERSION = "9.5.1"  # released in January 2025
+_VERSION = "9.5.1"  # the modelled release
 
 _GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),

@@ -37,8 +37,8 @@ from agentgym.training.evaluation.tables import (
 
 # Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# A size is used for comparison only if the interval of its success rate is within this distance
-# of `LEVEL`.
+# A size is near enough to `LEVEL` if the interval of its success rate contains `LEVEL` and extends
+# less than this to either side of `LEVEL`.
 NEAR = 0.25
 
 

@@ -209,7 +209,7 @@ def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]]) -> 
 def add_caption(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str = ""
 ) -> None:
-    """Add a caption that names the policy, the number of instances, and the averaged fields.
+    """Add a caption: policy, number of instances, averaged fields, missing episodes and a note.
 
     The figure averages over all fields of `Result` except the policy and `shown`.
     """

@@ -304,7 +304,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return pairs of an arm with wrong hints and the corresponding arm with correct hints."""
+    """Return pairs of an arm with unreliable hints and the same arm with correct hints."""
     arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}

@@ -198,7 +198,7 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
 
 
 class Published:
-    """Reimplementation of the published evaluator, based on the description in the paper."""
+    """Reimplementation of the published evaluator, based on its description."""
 
     @staticmethod
     def tag(reply: str) -> str | None:

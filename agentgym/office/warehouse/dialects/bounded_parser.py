@@ -16,7 +16,7 @@ MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is
 
 # Maximum average number of rereads per token; ordinary statements need less than 1.
 _REREADS = 16
-# Additional tokens that the parser may reread in about 0.04 seconds.
+# Rereads that every statement may use; they take about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 

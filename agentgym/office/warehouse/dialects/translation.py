@@ -63,7 +63,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return the name of a result column for which the query gives no alias."""
+        """Return the name of a computed result column without an alias."""
 
     def show(self, tree: exp.Expression) -> Rows:
         """Return the result of a SHOW or DESCRIBE statement."""

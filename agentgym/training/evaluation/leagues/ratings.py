@@ -41,7 +41,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     to player 0, the value is nan.
 
     Raises:
-        ValueError: Games differ in their number of players, or a player plays against itself.
+        ValueError: A player number is out of range, or a player plays against itself.
     """
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}
