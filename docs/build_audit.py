@@ -1,4 +1,4 @@
-"""Write docs/audit.md: the scores of shortcuts in each world, next to chance and honest play.
+"""Write docs/audit.md: scores of shortcuts, random play and the oracle in each world.
 
 `python docs/build_audit.py [ID …]` audits the named worlds, or all of them in about an hour of CPU
 time.
@@ -18,8 +18,8 @@ from agentgym.testing import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.evaluation import percent, to_markdown
 
 PAGE = Path(__file__).with_name("audit.md")
-# Number of episodes per policy. Offices are slow to draw; 60 failures suffice to show a score below
-# 0.10.
+# Number of episodes per policy. Office tasks are slow to generate; 60 failed episodes suffice to
+# show that a score is below 0.10.
 SEEDS, OFFICE_SEEDS = 200, 60
 # Worlds in which a shortcut comes close to the ceiling need more episodes.
 MORE_SEEDS = {"GridWorld": 600}
@@ -27,31 +27,34 @@ MORE_SEEDS = {"GridWorld": 600}
 # numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
-HEAD = """# Audit: what shortcuts earn
+HEAD = """# Audit: the scores of shortcuts
 
 <!-- Written by `python docs/build_audit.py`. -->
 
 `agentgym audit ID` plays policies that see only a world's chat and tool schemas and ignore the
 task. Some policies answer with constants, with majority answers from other seeds, or with the
 first, last or longest option. Other policies apply rules to the words, numbers and lines of the
-prompt and of a few results, or look up answers by numbers in the prompt or by lengths. Other
-policies end the episode in the first turn, repeat a read, or copy other episodes.
+prompt and of a few results, or predict the answer from numbers in the prompt or from the length of
+the prompt or of the last result. Other policies end the episode in the first turn, repeat a read,
+or copy other episodes.
 
-These policies learn from successful episodes of the `train` split and play the `test` split ([splits](splits.md)). The office
-tasks never repeat an instance, so their audits use different seeds instead of splits.
+These policies learn from successful episodes of the `train` split and play the `test` split
+([splits](splits.md)). The office tasks never repeat an instance, so their audits use different
+seeds instead of splits.
 
-The ceiling of the score is fixed in advance: chance or 10 %, whichever is larger. Chance is
-*stated* by the world (`World.chance`), *enumerated* from the choices of the final tool and the
-options in the prompts, or *estimated* by random calls on reserved seeds. The verdict on a policy is
-`holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an
-interval that contains the ceiling also holds. An interval above the ceiling is a `leak`. In all
-other cases, the verdict is `undecided`, and more seeds are needed.
+The highest allowed score of a shortcut, the *ceiling*, is fixed in advance: 10 % or the score by
+chance, whichever is larger. The score by chance is *stated* by the world (`World.chance`),
+*enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by
+random calls on reserved seeds. The verdict on a policy is `holds` if the 99 % Wilson interval of
+its score ends below the ceiling. If the score by chance is at least 10 %, the verdict is also
+`holds` for an interval that contains the ceiling. The verdict is `leak` if the whole interval is
+above the ceiling. In all other cases, the verdict is `undecided`, and more seeds are needed.
 
-Each measure below is the share of episodes in which a forbidden event occurs: {measures}.
+The audit also measures forbidden events. {measures}
 
-The baselines, which have no verdict, are random legal calls (those that the world's belief state allows) and the oracle. The last
-column names the commit at which the row was measured. A world registers further shortcuts with
-`agentgym.assemble.adversaries.register_adversary`.
+The two baselines, which get no verdict, are the oracle and random calls that are legal in the
+world's belief state. The last column names the commit at which the row was measured. A world can
+register further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
            "random legal", "oracle", "seeds", "verdict", "commit")  # fmt: skip
@@ -111,7 +114,8 @@ def read_page() -> dict[str, tuple[str, str]]:
 
 
 def write_page(worlds: dict[str, tuple[str, str]]) -> None:
-    measures = "; ".join(f"*{name}* ({meaning})" for name, meaning in MEASURES.items())
+    measure = "The measure *{}* is the share of episodes in which {}."
+    measures = " ".join(measure.format(*item) for item in MEASURES.items())
     table = [f"| {' | '.join(SUMMARY)} |", "| " + " | ".join(["---"] * len(SUMMARY)) + " |"]
     table += [worlds[name][0] for name in sorted(worlds)]
     sections = [worlds[name][1] for name in sorted(worlds)]

@@ -14,15 +14,17 @@ HEAD = """# The checks of the office tasks
 
 <!-- Written by `make docs` from HARMLESS and from the attribute `harmless` of the tasks. -->
 
-A task scores 1 if all outputs are right and nothing else has changed, except for the differences on
-this page, and 0 otherwise. Each difference has a name: `server.part.column` for a changed record,
-`server.part+` for a new record, and `server.part-` for a deleted record. The name of a file
-difference begins with the file's path. `output:` marks a file that the task requires, and `own:` a
-record or file that the agent created; a pattern without `own:` covers both.
+A task scores 1 if all outputs are right and nothing else has changed; otherwise the score is 0. The
+checks ignore the differences that this page lists. Each difference has a name: `server.part.column`
+for a changed record, `server.part+` for a new record, and `server.part-` for a deleted record. The
+name of a file difference begins with the file's path. `output:` marks a file that the task
+requires, and `own:` a record or file that the agent created; a pattern without `own:` covers all
+records and files, whether or not the agent created them.
 
 ## What counts as right
 
-The checks, hints and step labels compare outputs with the same functions.
+The checks, hints and step labels use the same functions to compare outputs with the expected
+outputs.
 
 | question | decision |
 |---|---|
@@ -44,15 +46,14 @@ The checks, hints and step labels compare outputs with the same functions.
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
 Hints adapt to the agent's own way of working. A call with the same effects as a planned call counts
-as the planned call. After any other change to an output, the next hint suggests inspecting the
-output. Then the plan continues with the missing parts: it corrects wrong rows, events and files,
-and does not send an email twice.
+as the planned call. After an unplanned change to an output, the next hint suggests inspecting the output. The plan then
+adds the missing parts and corrects wrong rows, events and files, but does not send an email twice.
 
 Two test suites verify the rules on this page
 (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`; `--sample 1` runs all cases of
-the first suite). The first suite starts from the right final state. This suite calls every tool of every server, except tools
+the first suite). The first suite starts from the correct final state. This suite calls every tool of every server, except tools
 that run programs, and repeats the plan's calls with one additional argument. An unlisted difference must score 0, and a listed
-difference must keep the score. The second suite changes the right state into other forms that a careful person would accept
+difference must keep the score. The second suite rewrites the correct state in other forms that a careful person would accept
 (names before addresses, HTML and text, line endings, drafts); the score must stay the same.
 
 The checks do not understand free text. If a task asks for a name, a number or a file in a mail or
@@ -80,10 +81,10 @@ def section(name: str, task: Any) -> str:
     text = f"\n## {name}\n"
     if task.mutable_tables:
         tables = ", ".join(f"`{table}`" for table in task.mutable_tables)
-        text += f"\nThis task changes records in {tables}; the check compares each record.\n"
+        text += f"\nA solution may change records in {tables}; the check compares each record.\n"
     if task.forbidden:
         parts = ", ".join(f"{HARMLESS[pattern]} (`{pattern}`)" for pattern in task.forbidden)
-        text += f"\nIn this task, the following changes fail too: {parts}.\n"
+        text += f"\nIn this task, the check also rejects the following changes: {parts}.\n"
     return text + (f"\n{table(task.harmless)}" if task.harmless else "")
 
 

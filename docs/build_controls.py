@@ -1,7 +1,8 @@
-"""Write docs/controls.md: controls of the oracle method, and the coverage of the intervals.
+"""Write docs/controls.md: control experiments for the oracle method, and interval coverage.
 
 `PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all worlds.
-Worlds with results in runs/controls are not played again. `--coverage N` also simulates N studies.
+Worlds with results in runs/controls are not played again. `--coverage N` also measures the
+coverage in N simulated studies.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
-# For each exceptional world, the reason why a planted deficit is not found.
+# Worlds in which a known deficit is not found, with the reason.
 REASONS = {
     "AcademicWarning": (
-        "distraction is not found, because the plan has six or seven turns at any size, so the chat "
-        "contains little history to be distracted by."
+        "the distraction deficit is not found, because the plan has six or seven turns at any size, so the chat "
+        "contains little history that could distract the agent."
     )
 }
 
-HEAD = """# Controls of the oracle method
+HEAD = """# Control experiments for the oracle method
 
 <!-- Written by `docs/build_controls.py`; edit that file instead. -->
 
-[More arms](arms.md) explain *why* an oracle helps.
+[Placebos and wrong hints](arms.md) show *why* an oracle helps.
 
 """
 
 
 TAIL = """
-## Equal openings count once
+## Episodes with the same opening count once
 
-A policy whose randomness depends only on the text, such as a model at temperature 0, gives equal
-texts the same reply. Seeds with the same first prompt and reply are therefore one cluster. With 1
-to 20 different openings among 20 seeds, at least 93 % of the intervals contain the true rate and
-effect (`tests/training/evaluation/test_clusters.py`). Scripted policies are not affected, because
-their random draws depend on the instance.
+Some policies, such as models at temperature 0, always give the same reply to the same prompt. Seeds
+with the same first prompt and reply are therefore treated as one cluster. In simulations with 20
+seeds and 1 to 20 different openings, at least 93 % of the intervals contain the true rate and
+effect (`tests/training/evaluation/test_clusters.py`). This clustering does not affect scripted
+policies, because their random draws depend on the instance.
 """
 
 
@@ -94,12 +95,13 @@ def page(
     )
     lines = [
         HEAD,
-        "## Planted deficits are found\n",
+        "## Oracles detect known deficits\n",
         (
-            f"The control agent lacks one skill ({rates}). The agent plays {SEEDS} instances without and with "
-            "the oracle that compensates for the missing skill: the plan for planning, the state for tracking, and the "
-            "pruned history plus the state for distraction. A deficit is found if the 95 % interval "
-            "of the effect on success or on step accuracy is above 0. "
+            "A scripted agent plays optimally except for one deficit (error "
+            f"probabilities: {rates}). The agent plays {SEEDS} instances without and with the oracle that compensates "
+            "for its deficit: the plan for planning, the state for tracking, and the pruned history for "
+            "distraction (with the state in both arms). A deficit is found if the 95 % confidence "
+            "interval of the oracle's effect on success or on step accuracy is above 0. "
             f"All three deficits are found in {len(complete)} of {len(controls)} worlds. "
             f"The table was measured with seeds 0 to {SEEDS - 1} (commits {', '.join(sorted(commits))}; "
             "`PYTHONPATH=. python docs/build_controls.py`).\n"
@@ -117,24 +119,25 @@ def page(
         ]
         lines.append(f"| {c.world} | {options} | {c.steps:.1f} | {' | '.join(cells)} |")
     lines.append(
-        "\nEach cell shows the effects on success and on step accuracy in percentage points.\n"
+        "\nEach cell shows the oracle's effects on success and on step accuracy, in percentage points.\n"
     )
     lines += [f"* {name}: {why}" for name, why in REASONS.items()]
     lines += [
-        "\n## No effect is found in an agent that hints cannot help\n",
+        "\n## Oracles show no effect on an agent that hints cannot help\n",
         (
             f"The noisy agent errs in {NOISE:.0%} of its steps whatever it observes, with different random "
-            f"draws in each arm. For {misses[0]} of {misses[1]} effects (plan, state and history, on "
-            f"{' and '.join(METRICS)}, in {len(controls)} worlds), the interval excludes 0. "
+            f"draws in each arm. For {misses[0]} of {misses[1]} effects (of the plan, state and history oracles on "
+            f"{' and '.join(METRICS)} in {len(controls)} worlds), the interval excludes 0. "
             f"By chance, up to {most_misses(misses[1])} intervals may exclude 0 (99.9 % quantile of Binomial({misses[1]}, 0.05)).\n"
         ),
     ]
     if covered:
         lines += [
-            "## Intervals have the stated coverage\n",
+            "## Confidence intervals have the stated coverage\n",
             (
-                f"The table covers {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms "
-                "and two contexts with known probabilities, evaluated by the functions that produce the tables "
+                f"The table summarises {studies:,} synthetic studies with known success probabilities. Each study "
+                "has 20 to 40 seeds, one to three horizons, six arms and two contexts, and is evaluated by the "
+                "functions that evaluate real studies "
                 "(`PYTHONPATH=. python docs/build_controls.py --coverage N`):\n"
             ),
             "| estimate | coverage of the 95 % interval |",

@@ -1,7 +1,7 @@
-"""Write docs/gallery.md and the figures on this page: `python docs/build_gallery.py [NAME ...]`.
+"""Write docs/gallery.md and its figures: `python docs/build_gallery.py [NAME ...]`.
 
-The script runs the page's commands in runs/gallery, which keeps finished episodes, and saves each
-figure in light and dark colours. `--page` only rewrites the page.
+The script runs the commands shown on the page in runs/gallery, where finished episodes remain, and
+saves each figure in light and dark colours. `--page` only rewrites the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE, FOLDER = DOCS / "gallery.md", DOCS / "gallery"
 RUNS = DOCS.parent / "runs" / "gallery"
-# For each theme of the site, SVG replacements for the colours of the background, lines and text.
+# For each theme of the site, the strings to replace in an SVG to change the colours.
 THEMES = {
     "light": {},
     "dark": {"#ffffff": "#131416", "#000000": "#cfd0d0", "<text ": '<text fill="#cfd0d0" '},
@@ -26,11 +26,11 @@ HEAD = """# Gallery of figures
 
 <!-- Written by `docs/build_gallery.py`; edit docs/gallery/figures.toml instead. -->
 
-Each figure comes with the command that draws it; scripted policies play the episodes. A report contains
-every figure as PNG, SVG and PDF. Figures are 3.4 or 6.9 inches wide, for one or two columns of a page.
-Text is at least 7 points high, uses TrueType fonts, and is selectable. The caption names the policy, the
-number of instances, and the sizes or contexts over which the figure averages. `--policy NAME=POLICY` sets
-the name of a policy.
+Each figure comes with the command that draws it; scripted policies play the episodes. A report
+contains every figure as PNG, SVG and PDF. Figures are 3.4 or 6.9 inches wide, for one or two
+columns of a page. Text is at least 7 points high, uses TrueType fonts, and is selectable. The
+caption names the policy, the number of instances, and the sizes or contexts over which the figure
+averages. `--policy NAME=POLICY` sets the policy name that the figures show.
 
 `python docs/build_gallery.py` runs the commands and writes this page.
 """

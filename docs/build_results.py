@@ -102,7 +102,7 @@ def models(folders: Mapping[str, str], **options: Any) -> list[PolicyConfig]:
 def play(
     name: str, settings: dict[str, Any], policies: list[PolicyConfig], episodes: int
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
-    """Play a study and write the submission; return the CPU seconds and the profiles."""
+    """Play a study and write its submission; return CPU seconds and rows of the profile table."""
     out, path = RUNS / name, FILES / f"{name}.json"
     for policy in policies:
         before = _seconds()
@@ -118,7 +118,7 @@ def play(
     # Keep the stored commit if a rerun gives the same results.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
-    # The profile of an office task covers only the two main lengths.
+    # The profile of an office task comes from its main study, not from its study of other lengths.
     return times, {} if name.endswith("-lengths") else profiles(out)
 
 
@@ -132,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def profiles(out: Path) -> dict[str, list[str]]:
-    """Return the rows of the profile table for each world, without trained models."""
+    """Return each world's row of the profile table."""
     lengths: dict[str, dict[int, list[tuple[int, int]]]] = {}
     cl100k = counter("cl100k_base")
     for trajectory in log_of(out):
@@ -158,7 +158,7 @@ def span(values: tuple[float, ...]) -> str:
 
 
 def slope(results: list[Result]) -> str:
-    """Return the change of success from the smallest size to the largest (Newcombe 1998, method 10)."""
+    """Return the change in success from the smallest to the largest size (Newcombe 1998, method 10)."""
     groups = group_by(results, "horizon")
     if len(groups) == 1:
         return ""

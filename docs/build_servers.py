@@ -8,20 +8,20 @@ from pathlib import Path
 from agentgym.office.office import SERVERS
 from tests.office.published import Difference, differences, facts
 
-HEAD = """# The office and the published servers
+HEAD = """# Differences between the office servers and the published servers
 
 <!-- Written by `make docs` from tests/office/published. -->
 
 The office servers offer the tools of the servers published with LOCA-bench, with the same names and
 parameters. JSON results have the same keys and types. A test calls every tool and compares the
-result's form with the published one. The wording of descriptions and messages is new. Where a
-published server is broken or returns wrong facts, the office server follows the real service; this
-page lists those tools. In all servers
+format of the result with the published format. The wording of descriptions and messages is new.
+Where a published server is broken or returns wrong facts, the office server follows the real
+service; this page lists those tools. In all servers
 
-* a refused call is flagged as an error, explains the reason and changes nothing;
-* an unknown parent of a list (a course, a folder, a bucket) is an error, not an empty list;
+* a refused call returns an error that explains the reason, and changes nothing;
+* listing the items of an unknown course, folder or bucket returns an error, not an empty list;
 * permissions are checked where the real service checks them;
-* the clock shows the time of the task.
+* the clock shows the task's own time, not the host's time.
 
 """
 
@@ -35,10 +35,11 @@ def section(server: str) -> str:
     same = [f"`{tool}`" for tool in facts(server) if tool not in meant]
     text = f"## {server}\n"
     if same:
-        text += f"\nAs published: {', '.join(same)}.\n"
+        text += f"\nTools that work as published: {', '.join(same)}.\n"
     refused = [f"`{tool}`" for tool, difference in meant.items() if difference.disabled]
     if refused:
-        text += f"\nRefused, because the account lacks the feature: {', '.join(refused)}.\n"
+        reason = "because the simulated account lacks the feature"
+        text += f"\nTools that refuse every call, {reason}: {', '.join(refused)}.\n"
     if meant:
         text += "\n| tool | differs because | how |\n|---|---|---|\n"
         text += "".join(

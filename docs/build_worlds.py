@@ -50,7 +50,7 @@ Each office task has the presets `-8k`, `-16k`, `-32k`, `-64k`, `-96k`, `-128k` 
 `length`. For example, `ABTesting-8k` is `length=8000`.
 """
 
-# For each folder of worlds, its title and page.
+# Title and page of each folder of worlds.
 PAPERS = {
     "lumina": ("LUMINA", "papers/lumina.md"),
     "lore": ("LORE (TaskWeaver)", "papers/lore.md"),

@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# Runs vary one option; runs of a fixed preset use this option, because no preset sets it.
+# The option that runs of a fixed preset nominally vary, because no preset sets this option.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
@@ -56,7 +56,7 @@ def table(header: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each world's heading and table; other contributors' rows show the file name."""
+    """Yield each world's heading and table; rows from other contributors show the file name."""
     worlds: dict[str, dict[tuple[Any, ...], dict[str, CellCounts]]] = {}
     for name, submission in files.items():
         for cell in submission.cells:
@@ -138,7 +138,7 @@ def short(entry: Entry) -> str:
 
 
 def listing(files: Mapping[str, Submission], seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a table of the files: policies, instances, processor time, version and commit."""
+    """Return a table of the result files, with policies, instances, CPU time, version and commit."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, submission in files.items():
         instances = str(min(run["seeds"] for run in submission.runs))

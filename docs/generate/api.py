@@ -64,7 +64,7 @@ def _public_names(module: ModuleType) -> list[str]:
 
 
 def _page_of(package: ModuleType, name: str) -> str:
-    """Return the page that documents a name, named after the package and the defining module."""
+    """Return the name of the page that documents a public name of a package."""
     value = _value(package, name)
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     if not isinstance(home, str) or not home.startswith("agentgym."):

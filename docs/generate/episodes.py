@@ -17,7 +17,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The chats and boards of an episode, before each reply and at the end."""
+    """Snapshots of an episode's chat and board, before each reply and at the end."""
 
     env: Any
     chats: Sequence[Chat]

@@ -22,7 +22,7 @@ _SECTION = re.compile(
 )
 
 
-# Maximum number of lines of a message, because JSON with one value per line would fill a page.
+# Maximum number of lines shown of a message; JSON with one value per line would fill a page.
 _LINES = 16
 
 

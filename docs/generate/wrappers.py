@@ -19,10 +19,9 @@ class Excerpt:
     """An excerpt of a chat on a wrapper's page.
 
     Attributes:
-        turns: The number of replies that precede the chat.
+        turns: The number of replies that precede the excerpt.
         replies: The policy's replies; by default those of the oracle policy.
-        newest: The number of messages to show, counted from the newest; by default all except the
-            system message.
+        newest: The number of newest messages to show; by default all except the system message.
         show_info: The `info` key to show with the excerpt.
     """
 
@@ -36,7 +35,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Additions to the docstring on a wrapper's page."""
+    """Contents of a wrapper's page, besides the wrapper's docstring."""
 
     wrapper: type[Any]
     group: str
@@ -61,8 +60,7 @@ def _context(name: str, window: int, **arguments: Any) -> dict[str, Any]:
     return {"context": name, "window": window, "context_options": {name: arguments}}
 
 
-# The wrappers that users stack, with their pages. A test checks that this table matches the
-# packages' public wrappers.
+# The public wrappers, with their pages. A test checks that this table is complete.
 PAGES = (
     Page(
         oracles.PlanOracle,
