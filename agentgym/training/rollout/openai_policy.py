@@ -51,7 +51,7 @@ class EndpointConfig(EndpointOptions):
         super().__post_init__()
         if self.api == "responses" and self.seed is not None:
             raise ValueError(
-                f"the Responses API supports no seed, got {self.seed!r}; omit it or set api='chat'"
+                f"the Responses API does not accept seed={self.seed!r}; omit it or set api='chat'"
             )
 
 

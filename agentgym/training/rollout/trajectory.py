@@ -112,7 +112,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices; without a team, the only name is empty."""
+        """Return each agent's step indices; without a team, the only key is an empty string."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -199,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    Named winners win; if none is named, the agents with the largest reward win. Several winners
-    draw. Without named winners and with equal rewards, the game is unsolved.
+    If the report names no winners, the agents with the largest reward win. Several winners draw.
+    If no winners are named and all rewards are equal, the game is unsolved.
     """
     if "winners" not in team:
         return {}

@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn at which each seat first knows them.
 
-A fact is a tool call with its result or message. The caller knows the fact immediately. The
-receiver of a message knows the fact as soon as a chat shows the message. Other seats know the fact
-as soon as oracle C's log or the list of moves shows the fact.
+A fact is a tool call with its result or with the message that it sends. The caller knows the fact
+immediately. The receiver of a message knows the fact as soon as a chat shows the message. Other
+seats know the fact once a chat shows it in the log of oracle C or in the list of moves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Fact:
     Attributes:
         number: The call's position in the reply.
         result: The number of the message that contains the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty if there is none or the worker is unknown.
+        receiver: The seat that the call addresses, or an empty string if there is none.
         known: The first turn at which each seat knows the fact.
         arrived: The text that another seat received, if it differs from the call's text.
     """
@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves that a chat has shown; log lines are counted by message and by text."""
+    """Log lines and moves shown to a seat; log lines are counted by message and by text."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read the entries of oracle C; later versions of a message only append entries."""
+        """Read new log entries of oracle C; new versions of a message only append entries."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:

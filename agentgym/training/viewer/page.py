@@ -42,7 +42,7 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little space.
 _LEVEL = 4
-# Number of characters per compressed block: a block opens in milliseconds.
+# Characters per compressed block; the browser opens a block of this size in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"
@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the parts of the document, which contains initial data and elements for episodes."""
+    """Yield the HTML page in parts: the page with its initial data, and the episode elements."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}
@@ -185,7 +185,7 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = run_key(index.runs)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print this server's errors, but not closed connections."""
+        """Print this server's errors, except those of closed connections."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

@@ -140,7 +140,7 @@ class RunIndex:
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Yield the episodes, from `start` on, that contain a string."""
+        """Yield the numbers of the episodes that contain a string, beginning at `start`."""
         for row in self.rows[max(0, start) :]:
             # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):
