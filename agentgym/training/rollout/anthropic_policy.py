@@ -46,7 +46,7 @@ _MAX_TOKENS = 16_000
 
 @dataclass(frozen=True)
 class AnthropicConfig(EndpointOptions):
-    """Options of `AnthropicPolicy` and `EndpointOptions`.
+    """Options of `AnthropicPolicy`, including all `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL, without `/v1/messages`.

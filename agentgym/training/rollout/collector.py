@@ -117,7 +117,8 @@ class Collector:
         """Play one episode per seed; `seeds` may be infinite.
 
         Args:
-            policy: Any form that `UserPolicy` accepts; for a team, a mapping from agents to policies.
+            policy: Any form that `UserPolicy` accepts; for a team, a mapping from agents to
+                policies.
             seeds: The reset seeds.
             log: File to which each trajectory is appended before the trajectory is yielded.
                 Episodes in the file with the same env and labels are yielded instead of being

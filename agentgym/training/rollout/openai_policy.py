@@ -32,7 +32,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 @dataclass(frozen=True)
 class EndpointConfig(EndpointOptions):
-    """Options of `EndpointPolicy` and `EndpointOptions`.
+    """Options of `EndpointPolicy`, including all `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL, without `/chat/completions` or `/responses`.

@@ -79,7 +79,7 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
 def _made_by_wrapper(message: Message) -> str:
     wrapper, _, rest = message.id.partition(":")
     if wrapper != "compaction":
-        # Other agents, not wrappers, write the team's mail.
+        # Mail comes from other agents of the team, not from wrappers.
         unmarked = wrapper.isdecimal() or wrapper in ("", "mail")
         return "" if unmarked else f"by {wrapper}"
     if message.role == "assistant":

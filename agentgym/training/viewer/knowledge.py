@@ -20,7 +20,7 @@ from agentgym.oracles.communication import describe_action
 from agentgym.text.messages import TASK_ID, ToolCall
 from agentgym.world.seated import COMMITTED
 
-# Result prefixes that mark calls without an effect.
+# Start of the result of a call that had no effect.
 _REFUSED = ("error:", "The referee:")
 _WAITED = "You wait."
 _LOG_TAG = "team"
@@ -185,7 +185,7 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read new log entries of oracle C; new versions of a message only append entries."""
+        """Read the new lines of oracle C's log; a new version of a message only appends lines."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -215,7 +215,7 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Match a message with the first waiting call, preferring calls with equal text."""
+        """Match a received message to an undelivered call, preferably with the same text."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

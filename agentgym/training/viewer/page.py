@@ -141,7 +141,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return a key for the runs, which survives restarts and which only this user can compute.
+    """Return a key that identifies the runs, survives restarts and is secret from other users.
 
     The key is derived from a secret file in the cache folder; without the file, the key is random.
     """

@@ -118,7 +118,7 @@ class RunIndex:
         return [file for run in self.runs for file in run_files(run, self._prefix(run))]
 
     def refresh(self, part: int = PART) -> bool:
-        """Read about `part` more bytes; report whether unread lines remain."""
+        """Read approximately `part` more bytes; report whether any lines remain unread."""
         with self._lock:
             if any(_replaced(log) for log in self._logs.values()):
                 self.generation += 1

@@ -102,7 +102,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 class KeptReplies:
-    """Store that maps a reply's text to the API items that contain the reply's reasoning.
+    """Mapping from a reply's text to the API items that contain the reply's reasoning.
 
     APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
     lost if a context strategy edits the reply, or if another process received the reply.

@@ -25,7 +25,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Seconds before a slot that does not close is killed, enough for a running tool call.
+# Seconds that a slot may take to close before it is killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
@@ -82,7 +82,7 @@ class Slot(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop running work without waiting."""
+        """Stop all work without waiting for it to finish."""
 
 
 # Queue of slots' answers, with many writers and one reader.

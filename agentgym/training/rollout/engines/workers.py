@@ -177,7 +177,7 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End the thread after all pending requests."""
+        """End the thread once all pending requests are done."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:

