@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn at which each seat first knows them.
 
-A fact is a tool call with its result or with the message that it sends. The caller knows the fact
-immediately. The receiver of a message knows the fact as soon as a chat shows the message. Other
-seats know the fact once a chat shows it in the log of oracle C or in the list of moves.
+A fact is a tool call with its result or message. The caller knows the fact immediately. The
+receiver of a message knows the fact as soon as a chat shows the message. Other seats know the fact
+once a chat shows it in the log of oracle C or in the list of moves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves shown to a seat; log lines are counted by message and by text."""
+    """Log lines and moves shown to a seat."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -185,7 +185,6 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read the new lines of oracle C's log; a new version of a message only appends lines."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -215,7 +214,6 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Match a received message to an undelivered call, preferably with the same text."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

@@ -167,7 +167,7 @@ def context_of(head: Head) -> str:
 
 
 def model_of(head: Head) -> str:
-    """Return the name of the endpoint's model, or an empty string if it is unknown."""
+    """Return the name of the endpoint's model; empty if unknown."""
     facts = head.labels.get("provenance") or {}
     return str(facts.get("model") or "")
 

@@ -42,7 +42,7 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little space.
 _LEVEL = 4
-# Characters per compressed block; the browser opens a block of this size in milliseconds.
+# Characters per compressed block, which a browser opens in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"
@@ -270,4 +270,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *values: object) -> None:
-        pass  # do not print requests in the terminal
+        pass  # print nothing

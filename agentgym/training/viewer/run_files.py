@@ -33,7 +33,7 @@ def run_files(root: Path, prefix: str) -> list[dict[str, str]]:
     """Return a run's files as dicts with `run`, `name`, and `text` or `image` (a data URL)."""
     files: list[dict[str, str]] = []
     for path in _paths(root):
-        # The file may have been deleted in the meantime, or may not be text.
+        # The file may have been deleted, or may not be text.
         with suppress(OSError, ValueError):
             file = {"run": run_name(root, path.with_name(_TRAJECTORIES), prefix), "name": path.name}
             data = path.read_bytes()

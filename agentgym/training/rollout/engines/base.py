@@ -25,7 +25,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Seconds that a slot may take to close before it is killed, enough for a running tool call.
+# Seconds until a closing slot is killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0

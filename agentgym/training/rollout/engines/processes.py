@@ -100,7 +100,7 @@ def exit_while_importing() -> None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe a worker's exit code; a negative code is a signal."""
+    """Describe a worker's exit code; a negative code means a signal."""
     if code == UNGUARDED:
         return (
             "worker processes import the script, so the script must start them below "

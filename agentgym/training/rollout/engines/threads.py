@@ -34,7 +34,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 # Maximum number of tools that wait concurrently; each thread takes about 50 kB.
 THREADS = 512
-# Number of threads that the pool starts before it measures whether the interpreter is busy.
+# Threads that the pool starts before it measures whether the interpreter is busy.
 FEW_THREADS = 4
 # Seconds to measure CPU use, negligible for tools slow enough to need a thread.
 PROBE = 0.003

@@ -23,7 +23,7 @@ Inputs = dict[str, torch.Tensor]
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
     """Yield groups of at most `most` row indices within which sharing prefixes saves work.
 
-    A group's rows are in lexicographic order. The rows' tree never takes more memory than the rows.
+    A group's rows are in lexicographic order. Sharing never takes more memory than separate rows.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0

@@ -152,9 +152,7 @@ class Renderer:
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt ids for the next reply, or raise `ImageError`. The ids share memory
-        with the episode's other prompts.
-        """
+        """Return the prompt ids for the next reply, or raise `ImageError`."""
         refuse_images(chat)
         text = self._text(chat, len(chat.messages))
         last = max(

@@ -136,7 +136,7 @@ class _Query:
     """Nodes that a forward pass computes for one group of rows.
 
     Attributes:
-        depths: The position of each new node.
+        depths: The new nodes' positions.
         mask: Boolean mask of shape (new, nodes) for the nodes to which each new node attends.
         ends: The index in `new` of each row's last node.
     """
