@@ -28,7 +28,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 if sys.platform == "win32":
     import msvcrt
 
-    # Windows blocks reads of locked bytes, so lock a byte after the text that names the holder.
+    # Windows blocks reads of locked bytes, so lock a byte beyond the lock holder's description.
     _BEYOND = 1 << 30
 
     def _try_lock(descriptor: int) -> None:

@@ -96,7 +96,7 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the prompt tokens before a step, given the step's `info["context"]`."""
+    """Return the number of prompt tokens before a step, given the step's `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 

@@ -33,7 +33,7 @@ OPENING = 60.0
 NEVER = float("inf")
 # With 1,000 slots and the default threshold (700), garbage collection takes 1/3 of the step time.
 YOUNG = 50_000
-# A step allocates about twelve objects, most of which are freed before a scan.
+# A step allocates about twelve objects, most of which are freed before a collection.
 YOUNG_PER_SLOT = 200
 
 

@@ -64,7 +64,7 @@ class EnvServer:
 
 
 class WorkerServer:
-    """Remote side of a worker: the envs of many slots."""
+    """Remote side of a worker, with the envs of many slots."""
 
     def __init__(self, make_env: bytes) -> None:
         self._make_env = make_env

@@ -102,7 +102,7 @@ class ThreadPool:
                 more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if not self._waiting.empty():  # a slot may have been queued just before `clear`
+                    if not self._waiting.empty():  # a slot was queued before the flag was cleared
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, len(self._threads))):

@@ -53,7 +53,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     inputs.
 
     `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
-    batch size 1; the indices have the shape of `ids` and are undefined for padding.
+    batch size 1; the indices have the shape of `ids` and are arbitrary for padding.
     """
     tokens = attended.bool()
     new = tokens.clone()
