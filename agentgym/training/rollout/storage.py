@@ -151,8 +151,8 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        # Closing a forked copy does not release the lock, but keeping the copy open would hold the
-        # lock after the parent's death.
+        # An open copy of the descriptor would hold the lock after the parent's death. Closing the
+        # copy does not release the lock.
         self._mutex = threading.Lock()
         self._close()
 

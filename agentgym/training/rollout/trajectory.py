@@ -199,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    If the report names no winners, the agents with the largest reward win. Several winners draw.
-    If no winners are named and all rewards are equal, the game is unsolved.
+    If the report names no winners, the agents with the largest reward win, or the game is unsolved
+    if all rewards are equal. Several winners draw.
     """
     if "winners" not in team:
         return {}

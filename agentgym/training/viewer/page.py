@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the HTML page in parts: the page with its initial data, and the episode elements."""
+    """Yield the HTML document in parts, with the initial data and the given episode elements."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}

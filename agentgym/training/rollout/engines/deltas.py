@@ -73,7 +73,7 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """One end of a connection, which sends each chat as a delta to the agent's previous chat."""
+    """One end of a connection that sends each chat as a delta to the agent's previous chat."""
 
     def __init__(self) -> None:
         self._chats: dict[str, Chat] = {}

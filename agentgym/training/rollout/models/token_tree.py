@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # Parents sort before children, because a parent was used no less recently and is less deep.
+        # A parent is used at least as recently as its children and is less deep, so it sorts first.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
