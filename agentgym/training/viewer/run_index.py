@@ -140,7 +140,7 @@ class RunIndex:
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Search the episodes from `start` on for a string; yield the matching episodes' numbers."""
+        """Search the episodes from `start` on for a string; yield matching episode numbers."""
         for row in self.rows[max(0, start) :]:
             # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):
