@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
-# Creates a policy from the id of a world or preset.
+# Function that creates a policy, given the id of a world or preset.
 PolicyFactory = Callable[[str], Policy]
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}

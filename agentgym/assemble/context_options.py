@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function; error messages also list `more`."""
+    """Parse the arguments of a class or function; error messages also list the names in `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):
@@ -107,7 +107,7 @@ def check_arguments(
             )
 
 
-@functools.lru_cache(maxsize=256)  # inspecting a signature takes as long as creating a spec
+@functools.lru_cache(maxsize=256)  # without a cache, creating a spec would take twice as long
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

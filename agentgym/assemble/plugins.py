@@ -20,7 +20,7 @@ _unused: dict[str, EntryPoint] = {}
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Call `register` with the `module:Class` and package of each world."""
+    """Call `register` for each world, with its path `module:Class` and its package."""
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
@@ -46,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import newly listed plugin modules; return the modules that failed."""
+    """Import plugin modules that are not imported yet; return the modules that failed."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

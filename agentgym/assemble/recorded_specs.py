@@ -15,7 +15,7 @@ def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
     """Make the env of a recorded spec, which may name only agentgym's envs and Gymnasium wrappers.
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
-    ValueError for a forbidden entry point, ImportError for a missing or untrusted module.
+    ValueError for a forbidden entry point, and ImportError for a missing or untrusted module.
     """
     env_spec = EnvSpec.from_json(spec)
     if env_spec.entry_point not in ENTRY_POINTS:

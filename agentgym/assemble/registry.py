@@ -27,7 +27,7 @@ from agentgym.world.config import json_schema, make_config
 from agentgym.world.splits import config_for_split
 from agentgym.world.world import World, check_defined, check_world, load_world, world_path
 
-# Suffix of the ids of each kind of team.
+# Maps each kind of team to the suffix of its ids.
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel", "match": "match"}
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# Without `_SEAT_ENV`, because a recorded spec must not choose the policies that run.
+# Omits `_SEAT_ENV`: a recorded spec must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -53,7 +53,7 @@ _TEAM_OPTIONS = (
     "seat",
     "opponents",
 )
-# The presets of agentgym's worlds are checked in tests, because checks would slow the import.
+# Presets of agentgym's own worlds are checked in tests, not on import, which would be slow.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
@@ -124,12 +124,12 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} now refers to another env", stacklevel=3)
-        # `gymnasium.register` would search all ids, and Gymnasium's wrappers would slow each step.
+        # `gymnasium.register` is slow, because it searches all ids.
         gymnasium.registry[env_id] = EnvSpec(
             env_id,
             entry_point=entry_point(env_id),
             kwargs=kwargs,
-            order_enforce=False,
+            order_enforce=False,  # Gymnasium's wrappers would slow each step
             disable_env_checker=True,
         )
 
@@ -140,7 +140,7 @@ def worlds(presets: bool = False) -> list[Entry]:
 
 
 def teams() -> list[Entry]:
-    """Return the registered teams; `options["team"]` is the kind."""
+    """Return the registered teams; `options["team"]` is the team's kind."""
     return list(_teams.values())
 
 
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import plugin packages; drop broken worlds with a warning."""
+    """Import all plugin packages, or one; drop broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -262,7 +262,7 @@ def spec(
         env_id: The id, full or short.
         oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
             (communication). After P or S, a number is the probability of a correct hint (`P0.5`).
-            After any letter but H, `_` gives a placebo of the same length.
+            `_` after any letter except H replaces the oracle's hints with equally long placebos.
         hint_scope: `persistent` hints stay in the chat; `ephemeral` hints appear only in
             the newest message.
         oracle_options: Wrapper arguments by oracle letter, such as `{"H": {"keep_last_error":

@@ -29,7 +29,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
 
 
 def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Make a team's `pettingzoo.ParallelEnv`. The arguments are those of `aec_env`.
+    """Make a team's `pettingzoo.ParallelEnv`; see `aec_env` for the arguments.
 
     Each step runs the agents' replies in the order of `possible_agents`.
     """

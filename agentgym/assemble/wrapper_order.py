@@ -42,7 +42,7 @@ class StagedWrapper(
     `world_env` is the env inside all wrappers.
 
     Raises:
-        ValueError: The env has a wrapper of a later stage.
+        ValueError: The env already has a wrapper that belongs to a later stage.
     """
 
     def __init__(self, env: gymnasium.Env[ObsType, ActType], **recorded: Any) -> None:

@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Returns a wrapper's arguments for the letters of all active oracles and a hint scope.
+# Maps (oracle letters without a suffix, hint scope) to a wrapper's arguments.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that names the wrapper's outermost package and survives file moves."""
+        """Return a spec that imports the wrapper from its outermost package, so files may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle; `reason` explains why it needs the oracle `needs`."""
+    """A registered oracle; see `register_oracle` for the fields."""
 
     layer: Layer
     arguments: ArmArguments
@@ -79,7 +79,7 @@ class Oracle:
 
 
 def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None) -> None:
-    """Offer a wrapper as a context strategy, `make(..., context=name)`.
+    """Register a wrapper as a context strategy for `make(..., context=name)`.
 
     Args:
         name: The name in `context` and `context_options`.
@@ -113,7 +113,7 @@ def register_oracle(
     needs: str = "",
     reason: str = "",
 ) -> None:
-    """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
+    """Register a wrapper as an oracle for `make(..., oracles=letter)`.
 
     Args:
         letter: The oracle's capital letter.
@@ -137,14 +137,14 @@ def strategies() -> tuple[str, ...]:
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name` string and return the name."""
+    """Import the module in a `module:name` string, and return the part after the colon."""
     module, _, short = name.rpartition(":")
     if module:
         try:
             import_named(module)
         except UntrustedModule as error:
             raise ValueError(str(error)) from None
-        except Exception as error:  # the module may be untrusted code
+        except Exception as error:
             raise ValueError(
                 f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
                 "write package.module:name"

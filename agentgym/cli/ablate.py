@@ -300,7 +300,7 @@ def compare(
         "runs/compare"
     ),
 ) -> None:
-    """Compare the policies of several studies on their common instances."""
+    """Compare the policies of several studies; differences are paired on common instances."""
     with exit_on_user_error():
         named = {Path(path): name for name, path in map(split_label, folders)}
         if len(named) != len(folders):

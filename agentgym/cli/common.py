@@ -148,7 +148,7 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Write filled-in templates to a folder; raise ValueError if the folder has files."""
+    """Write filled-in templates to a folder; raise ValueError unless it is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose a new or empty folder")
     for source, place in files.items():
@@ -225,7 +225,7 @@ def split(text: str) -> list[str]:
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (label, policy) pairs; policies of single seats are joined into one policy."""
+    """Return (label, policy) pairs; if every name is for one seat, join all into one policy."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]

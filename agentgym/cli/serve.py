@@ -102,7 +102,7 @@ def serve(
             if any((stdio, out, sizes, agent, seed, episodes != 1)):
                 raise ValueError(
                     "--openenv requires --http and excludes --stdio, --out, --horizons, "
-                    "--agent, --seed or --episodes"
+                    "--agent, --seed and --episodes"
                 )
             _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)
             return

@@ -239,7 +239,7 @@ def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
         raise ValueError(
-            f"--config replaces all other options; change {other[0]} in {path} or with --setting"
+            f"{other[0]} cannot be used with --config; set {other[0]} in {path} or with --setting"
         )
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -310,7 +310,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a callback that advances the progress bar and prints new points of the curve."""
+    """Return a callback that advances progress bars, and prints resumed phases and new points."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 

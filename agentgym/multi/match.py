@@ -19,9 +19,9 @@ PLAYED = "The moves since your last turn:"
 class Match(TeamProtocol):
     """Protocol of a match. Every agent has a copy of the world, seen from the agent's seat.
 
-    Simultaneous moves take effect together at the end of a cycle, so nobody sees another player's
-    move in advance. A match ends when a seat has no turns left or fails too many rounds. Each agent
-    earns its world's `SeatedWorld.payoff`.
+    Moves take effect at the end of the cycle in which the last mover moves, so nobody sees another
+    player's simultaneous move in advance. A match ends when a seat has no turns left or fails too
+    many rounds. Each agent earns its world's `SeatedWorld.payoff`.
     """
 
     kind = "match"

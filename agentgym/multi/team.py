@@ -78,7 +78,7 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and return its text with noise, or raise `ToolError`."""
+        """Count a message and its words; return the text with noise, or raise `ToolError`."""
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]

@@ -72,8 +72,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic, as a chat with one JSON message.
 
-        The message contains the cycle number, the agents that act next, undelivered messages, and
-        each distinct world.
+        The message contains the cycle number, the agents that must still act in this cycle,
+        undelivered messages, and each distinct world.
         """
         game = self.game
         if not game.chats:

@@ -36,7 +36,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal or legal call; raise ValueError if optimality is undefined."""
+    """Return an optimal call, or else a legal call; raise ValueError if optimality is undefined."""
     calls = world.optimal_calls()
     if calls is None:
         # A fallback to a legal call would report a wrong score for the oracle.

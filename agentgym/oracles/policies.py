@@ -181,8 +181,8 @@ class Deficits(Config):
     Attributes:
         planning: The probability that a call is wrong even if the state is known; a plan hint in
             the newest message prevents this.
-        tracking: The probability, at each step, that the agent forgets a tool result; a state hint
-            in the newest message prevents this.
+        tracking: The probability that the agent forgets a tool result, drawn at each step for each
+            earlier result; a state hint in the newest message prevents this.
         distraction: The probability, per reply in the history, that the next call is random;
             removing the history prevents this.
     """
@@ -243,7 +243,7 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    Only world calls get reasoning, unless the chat shows both a plan and a state hint.
+    Only world calls get reasoning, and only if the chat does not show both a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -50,7 +50,7 @@ _SHORT_RESULT = 10_000
 
 # These objects are shared, because building a `StepInfo` takes as long as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
-# Prefix of the error for a reply without a call.
+# Prefix of the error for a reply that does not attempt a call.
 _PROSE = f"error: {NO_CALL}"
 
 
@@ -70,8 +70,8 @@ class ToolEnv(ToolHost):
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
         max_failed_rounds: The number of consecutive replies without a successful call that ends
             the episode; `world` uses `World.max_failed_rounds`, and None disables the limit.
-        max_result_chars: The maximum number of characters of a tool result in the chat; a longer
-            result is cut, with a notice.
+        max_result_chars: The maximum number of characters of a tool result, except for calls from
+            code; a longer result is cut, with a notice.
         on_fault: Whether to `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
@@ -247,7 +247,7 @@ class ToolEnv(ToolHost):
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
-            if not problem:  # the calls are valid, but there are too many
+            if not problem:  # the calls are readable, but there are too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
             return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1

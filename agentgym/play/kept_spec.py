@@ -18,7 +18,7 @@ def has_own_entry_point(spec: EnvSpec) -> bool:
 
 
 class KeepsSpec:
-    """Mixin for envs whose spec cannot be overwritten.
+    """Mixin for envs that keep their first spec.
 
     `gymnasium.make` overwrites the spec with a mixture of the wrappers' and the env's options.
     """

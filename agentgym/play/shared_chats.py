@@ -29,7 +29,7 @@ from agentgym.play.spaces import ChatSpace
 from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # the newest record's number and length in bytes
-_SEEN = struct.Struct("<Q")
+_SEEN = struct.Struct("<Q")  # the number of the last record read
 _PAGE = 4096  # a memory page; each env's first page contains the structs above
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still be using the previous record
@@ -39,9 +39,9 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy is a tuple of the current chats. A record contains the new messages, or the whole
-    chat if the reader missed a record. Raises CustomSpaceError if open files
-    cannot be passed to other processes.
+    A deep copy is a tuple of the current chats. A record contains the changes since the
+    previous record, or the whole chat if the reader missed a record. Raises CustomSpaceError if
+    open files cannot be passed to other processes.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:

@@ -165,6 +165,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
 
 def episode_state(toolset: object) -> dict[str, Any]:
-    """Return the attributes that a toolset lists in `episode_state`."""
+    """Return a `Toolset`'s attributes in `episode_state`, or all attributes of another object."""
     names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
     return {name: getattr(toolset, name) for name in names}

@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error for a module named by an untrusted file; the message states how to allow the import."""
+    """Error for a module that is not trusted; the message states how to allow the import."""
 
 
 def trust_package(module: str) -> None:
@@ -53,7 +53,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def import_function(module: str, name: str) -> Any:
-    """Import a function that a run's settings name.
+    """Import a function whose name comes from a run's settings.
 
     Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
     trusted by name. Raises UntrustedModule, ImportError or AttributeError.
@@ -70,5 +70,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if module not in trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
-        # The working directory comes last, so that its files cannot replace installed modules.
+        # At the end of `sys.path`, the working directory cannot replace installed modules.
         sys.path.append(str(Path.cwd()))

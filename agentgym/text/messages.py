@@ -103,7 +103,7 @@ class Message(Record, frozen=True):
 
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
-        text: The text, without thinking and call markup.
+        text: The text, without thinking or tool-call markup.
         call_id: In a tool message, the id of the call that produced the result.
         id: A deterministic id, unique in the chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
@@ -208,7 +208,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the shared buffer, and the number of its messages in this version."""
+        """Return the shared buffer and this version's length."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -277,7 +277,7 @@ class Chat(Record, frozen=True):
     messages: Sequence[Message] = ()
     tools: tuple[Tool, ...] = ()
     agent: str = ""
-    # A chat is not an array, but PettingZoo compares the dtypes of observation and space.
+    # PettingZoo's API test compares the dtypes of an observation and its space.
     dtype: ClassVar[None] = None
 
     def add(self, *messages: Message) -> Chat:
@@ -315,7 +315,7 @@ class Chat(Record, frozen=True):
         raise ValueError(f"this chat has no task message (id {TASK_ID})")
 
     def moment(self) -> str:
-        """Return the newest message's moment; empty for a chat parsed from plain text."""
+        """Return the newest `moment` in the chat; empty for a chat parsed from plain text."""
         for place in range(len(self.messages) - 1, -1, -1):
             if moment := self.messages[place].moment:
                 return moment

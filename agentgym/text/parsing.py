@@ -2,9 +2,9 @@
 
 In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
 A). In `json`, a reply contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>`
-(Hermes and Qwen). `auto` accepts both. In `json` and `auto`, the tags may be missing or replaced
-with a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing never
-raises, takes linear time and evaluates no code.
+(Hermes and Qwen). `auto` accepts either. In `json` and `auto`, a single call may instead stand
+alone or in a ```` ```json ```` block, and the arguments may be a JSON string (OpenAI). Parsing
+never raises, takes linear time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# Maximum calls per reply; no env executes more.
+# Maximum thoughts and calls per reply; no env executes so many calls.
 MAX_BLOCKS = 1_024
-# No office tool accepts more; parsing a list or dict takes far longer than parsing a character.
+# Maximum lists and objects per call; parsing is slow, and no office tool accepts more.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
-# `explain` returns this prefix if the reply does not attempt a call.
+# The result of `explain` starts with this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers
@@ -43,7 +43,7 @@ _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
 )
-# The start of a call without a tag; JSON without these keys is treated as prose.
+# Matches the start of a JSON call without a tag; JSON that starts with another key is prose.
 _UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
@@ -85,8 +85,8 @@ def parse(
 ) -> Message:
     """Return a reply as an assistant message, without calls if any of them is unreadable.
 
-    `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
-    ids.
+    `tools` provides the names of positional arguments in a Python call; each call id
+    contains `turn`.
     """
     # This shortcut halves the parsing time of each step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
@@ -234,10 +234,10 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None for a call that only `_call` can read.
+    """Read a call with msgspec; return None if `_call` must check the call.
 
-    To detect repeated names, which msgspec silently drops, the function compares the number of
-    colons in the JSON text and in the dict.
+    msgspec silently keeps only the last member of a repeated name. To detect repeated names, the
+    function compares the number of colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None
@@ -263,7 +263,7 @@ def _load(body: str) -> Any:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # invalid JSON, or a number of more than 4,300 digits
+    except ValueError as error:  # invalid JSON, or an integer with more than 4,300 digits
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
         raise _Unreadable(f"unexpected text after a call: {echo(body[end : end + 60])}")
@@ -340,7 +340,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
             if depth > MAX_DEPTH:
                 raise _Unreadable(f"a call may nest at most {MAX_DEPTH} levels deep")
             if value in "]}" and out[-1] == ",":
-                out.pop()  # Python allows a comma before the bracket, JSON does not
+                out.pop()  # Python allows a comma before the bracket, but JSON does not
         if kind != "key":
             out.append(_json_token(kind, value))
     if out and out[-1] == ",":

@@ -1,7 +1,7 @@
 """Work budget that the calls of one reply share.
 
-SQL and programs are charged by time, all other calls by steps or characters, so that every host
-refuses the same calls.
+Calls are charged by steps or characters, so that every host refuses the same calls; only SQL and
+programs are charged by time.
 """
 
 from __future__ import annotations

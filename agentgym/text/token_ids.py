@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by `ids`, in O(new ids) unless these were already extended."""
+        """Return these ids followed by `ids`; a copy is made only if other ids follow."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer
@@ -84,7 +84,7 @@ class TokenIds(Sequence[int]):
         return self._length == len(other) == self.shared_prefix(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self))  # equal tuples must have the same hash
+        return hash(tuple(self))
 
     def __repr__(self) -> str:
         return f"TokenIds({list(self)!r})"

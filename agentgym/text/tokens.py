@@ -24,7 +24,7 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Counts are cached, because context edits count a chat again; a long chat fits into the cache.
+# Counts are cached, because context edits recount the chat; a long chat fits into the cache.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -63,7 +63,7 @@ class _Encoder(Protocol):
 
 
 class TokenCounter:
-    """Counter of the tokens of messages and chats; special tokens count as text.
+    """Token counter for messages and chats; special tokens count as plain text.
 
     Args:
         name: The vocabulary's name, with which `counter` restores the counter after pickling.
@@ -108,7 +108,7 @@ def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, as OpenAI's vision models do at high detail.
 
     A picture is first scaled to fit into 2048 x 2048 pixels, then so that its shorter side has at
-    most 768 pixels. It takes 85 tokens plus 170 tokens per 512 x 512 tile.
+    most 768 pixels. A picture counts as 85 tokens, plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -211,8 +211,8 @@ def counter(name: str) -> TokenCounter:
     """Return the counter with this name, shared by the process.
 
     Args:
-        name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
-            this name; other names raise ValueError.
+        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where the factory returns a
+            `TokenCounter` with this name; other names raise ValueError.
     """
     if name in _COUNTERS:
         return _COUNTERS[name]()
@@ -228,7 +228,7 @@ def counter(name: str) -> TokenCounter:
         ) from error
     if custom.name != name:
         raise ValueError(
-            f"the token counter of {name!r} is named {custom.name!r}; name it {name!r}"
+            f"the token counter from {name!r} must have this name, got {custom.name!r}"
         )
     return custom
 

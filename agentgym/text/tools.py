@@ -23,7 +23,7 @@ MAX_CALL_CHARS = 262_144
 # Far below the recursion limit of JSON decoders.
 MAX_DEPTH = 64
 
-# Errors stay in the context, so they quote only short values.
+# Errors stay in the context, so long values are quoted only in part.
 _ECHO_CHARS = 120
 _LISTED_CHARS = 300
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -37,11 +37,11 @@ class ToolError(Exception):
 
 
 class HostLimitError(ToolError):
-    """Error of a call that the host stopped; the episode becomes invalid."""
+    """Error for a call whose process the host killed; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
-    """Error of a failed call whose effects could not be undone."""
+    """Error for a failed call whose effects could not be undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Toolset:
         episode_state: The names of the attributes that snapshots save.
         tool_order: All tools in listing order; by default, definition order, followed by the parts'
             tools.
-        parts: Objects with further `@tool` methods, which share the toolset's state.
+        parts: Objects with further `@tool` methods, which keep all their state in the toolset.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -126,7 +126,7 @@ class Toolset:
         """Return a context manager that restores the episode's state after an exception.
 
         The context manager raises `RollbackError` if it cannot restore the state. Return None
-        if tools never change anything before they reject a call.
+        if a rejected call never changes the state.
         """
         return None
 
@@ -153,7 +153,7 @@ class BoundTool(msgspec.Struct, eq=False):
         except ValidationError as error:
             raise ToolError(self.checks.explain(error)) from None
         transaction = self.transaction() if self.transaction else None
-        if transaction is None:  # an empty context manager would cost more than most methods
+        if transaction is None:
             return convert(self.method(**checked), self.json_indent)
         with transaction:
             return convert(self.method(**checked), self.json_indent)
@@ -237,7 +237,7 @@ def nests_deeper(value: object, levels: int) -> bool:
     """Report whether lists and dicts are nested more than `levels` deep."""
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by object id, so that shared values are visited once
+        nested: dict[int, object] = {}  # keyed by object id, to visit shared values only once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -308,7 +308,7 @@ def _composed_tools(
                 tools[schema.name] = (k, attribute, schema, checks)
     if order and set(order) != tools.keys():
         raise TypeError(
-            f"tool_order of {owners[0].__qualname__} must name exactly its tools: "
+            f"tool_order of {owners[0].__qualname__} must list each tool; missing or unknown: "
             f"{sorted(set(order) ^ tools.keys())}"
         )
     return tuple(tools[name] for name in order or tools)

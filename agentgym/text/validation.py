@@ -53,7 +53,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 def suggest(value: object, choices: Iterable[str]) -> str:
     """Return a question that suggests similar choices, if there are any."""
-    # In reverse order, so that the first of several names that differ only in case wins.
+    # Reversed, so that the dict keeps the first of several choices that differ only in case.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
     # A cutoff of 0.7 accepts one or two typos in a short name.

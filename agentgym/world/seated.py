@@ -34,7 +34,7 @@ class SeatedWorld(World[ConfigT]):
         seat: The player whose view this world shows.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
-        stopped_by: The player who used up all turns and so ended a match early, if any.
+        stopped_by: The player who could not continue and so ended a match early, if any.
     """
 
     players: ClassVar[tuple[str, ...]] = ("player_0", "player_1")
@@ -78,7 +78,7 @@ class SeatedWorld(World[ConfigT]):
         self.seat, self.in_match, self._news = seat, True, []
 
     def make_move(self, move: Move) -> str:
-        """Make this seat's move; outside a match, also play the other seats' scripted moves."""
+        """Make this seat's move; outside a match, play until its next turn and report all moves."""
         if self.pending is not None:
             raise ToolError("you have already moved; wait for the other players")
         if self.in_match:
@@ -93,7 +93,7 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(lines)
 
     def resolve(self, moves: Mapping[str, Move]) -> str:
-        """Play a match's moves; if it is this seat's turn, report all moves since its last turn."""
+        """Play a match's moves; at this seat's next turn or at the end, report all new moves."""
         self.pending = None
         self._news.append(self.play(moves))
         if not self.done and self.seat not in self.movers():

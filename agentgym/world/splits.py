@@ -32,7 +32,7 @@ _MAX_DRAWS = 500  # P(all draws miss a fifth of the instances) = 10^-48
 # A remembered seed takes about 100 bytes.
 _MAX_SEEDS = 10_000
 
-# Seeds whose instances are in the other split, by world, configuration and split. An
+# Seeds whose instances are not in the split, by world, configuration and split. An
 # evaluation resets to the same seeds for each policy, so the cache saves repeated draws.
 _rejected: dict[tuple[type[World[Any]], str, str], set[int]] = {}
 
@@ -55,7 +55,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration that generates a split's instances, or raise ValueError."""
+    """Return the configuration for drawing a split's instances, or raise ValueError."""
     if split is None:
         return config
     check_choice("split", split, SPLITS)

@@ -135,7 +135,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
-        """Return the configuration that generates a split's instances; by default, `config`.
+        """Return the configuration for drawing a split's instances; by default, `config`.
 
         Override this hook if `split_keys` returns several keys. Raises ValueError if the
         configuration belongs to another split.
@@ -206,9 +206,9 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the calls of the next reply, given the current state.
+        """Return a function that labels the next reply's calls after they have run.
 
-        Return None if `optimal_calls` already gives all labels.
+        Labels refer to the state before the reply. Return None if `optimal_calls` gives all labels.
         """
         return None
 
@@ -216,7 +216,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return the world that a task describes; `max_turns` is None without a stated budget."""
+        """Return a world that knows only a task; `max_turns` is None without a stated budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -239,9 +239,10 @@ class World(Generic[ConfigT]):
     # history.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return all calls that the configuration can require, in the same order for all instances.
+        """Return all calls that the configuration can require.
 
-        A call that is not known yet is replaced with a call that fails.
+        The order and the number of calls depend only on the configuration. A call that is not known
+        yet is replaced with a call that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 

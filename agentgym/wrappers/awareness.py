@@ -70,7 +70,7 @@ class ContextAwareness(ContextWrapper):
     def _settled_line(self, newest: Message) -> str:
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        # Trailing white space may help if the usage alternates between two numbers.
+        # Padding may help if the computed usage keeps alternating between two values.
         for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):

@@ -80,20 +80,20 @@ class ClearThinking(ContextWrapper):
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
-    If the kept messages alone reach the trigger, every turn clears one more result;
-    `clear_at_least` makes these edits rarer.
+    If the kept messages alone reach the trigger, every turn clears the results that
+    are no longer kept; `clear_at_least` makes these edits rarer.
 
     Args:
         budget: The window.
         trigger: When to clear.
-        target: Clearing continues down to this level; by default, 8/15 of the trigger. A low target
-            makes rewrites of the prompt rarer.
+        target: Clearing continues down to this level; by default, 8/15 of the trigger. With a
+            low target, the prompt is rewritten less often.
         ratio: The share of the uncleared results to clear each time; replaces `target`. The paper
             uses 0.5.
         keep: The number of newest results to keep. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count towards `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
-        clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
+        clear_at_least: The minimum number of tokens to save; otherwise, nothing is cleared.
         placeholder: The text that replaces a result.
 
     Example:

@@ -37,7 +37,7 @@ class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
     By default, the view requests the summary, and the policy writes it in a separate step. A
-    summary step uses no turn, has reward 0, and is recorded and trained like any other step. A
+    summary step uses no turn, has reward 0, and is recorded and trained on like any other step. A
     summary that is empty or longer than the replaced text is replaced with a rule-based summary.
 
     Args:
@@ -195,8 +195,8 @@ class Trim(ContextWrapper):
 
     Args:
         budget: The window.
-        target: Turns are dropped down to this level; a low level makes rewrites of the prompt
-            rarer.
+        target: Turns are dropped down to this level; with a low target, the prompt is
+            rewritten less often.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))

@@ -26,9 +26,9 @@ WARNING = (
 # Returns the replacements of the editable messages.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
-# At this share of the trigger, one turn usually remains for writing notes.
+# A policy is warned at this share of the trigger, usually one turn before the edit.
 _NEAR = 0.9
-# A strategy is idle below this share of its trigger; episodes rarely differ tenfold in length.
+# A strategy whose load stays below this share of its trigger is reported as idle.
 _IDLE = 0.1
 # Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
@@ -121,7 +121,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this method only after `is_due` returned True.
+        """Report whether to edit now; call this method only if there is something to edit.
 
         A policy with a memory first gets a warning and one turn to write notes.
         """
@@ -174,7 +174,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Account for messages that arrived after the last step."""
+        """Process messages that arrived after the last step, and update the token counts."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -257,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to need fewer summaries
+    stage = Stage.CLEAR_TOOL_RESULTS  # runs before compaction, which then needs fewer summaries
 
     def __init__(
         self,

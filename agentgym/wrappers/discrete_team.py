@@ -27,9 +27,9 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
     waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
     action is ignored, only the last action is marked.
 
-    An observation consists of the action mask and the world's features, which cover everything that
-    the team has seen. `state` concatenates all agents' observations. An exhausted budget terminates
-    the episode, as in `FeatureObservations`.
+    An observation consists of the world's features, which cover everything that the team has seen,
+    followed by the action mask. `state` concatenates all agents' observations. An exhausted budget
+    terminates the episode, as in `FeatureObservations`.
 
     Args:
         env: A `parallel_env` of a split team, a duel or a match.

@@ -15,7 +15,7 @@ from agentgym.wrappers.clearing import PLACEHOLDER, ClearToolResults
 
 
 class Retrieval(ClearToolResults):
-    """Wrapper that keeps the tool results most similar to the task, and the newest results.
+    """Wrapper that keeps the newest reply's results and the results most similar to the task.
 
     Args:
         budget: The window.

@@ -64,8 +64,8 @@ class ContextView:
     message is separate, because the next observation may drop its hint.
 
     Attributes:
-        limit: The number of tokens available to strategies; usage reports fill the rest of the
-            window.
+        limit: The number of tokens available to strategies; the rest of the usable window is
+            reserved for usage reports.
         editable_tail: The number of newest replies that can be edited without copying the chat.
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
@@ -283,7 +283,7 @@ class ContextView:
         self._book(before, self._tail())
 
     def with_note(self, message: Message, owner: str, text: str) -> Message:
-        """Return a message with a note from `annotate`."""
+        """Return a message with a note, as `annotate` would show it."""
         suffixes = self._suffixes.get(message.id, {})
         original = message.text.removesuffix("".join(suffixes.values()))
         others = [note for name, note in suffixes.items() if name != owner]

@@ -71,7 +71,9 @@ def test_every_id_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
 @pytest.mark.parametrize("server", SERVERS)
 def test_every_server_refuses_when_it_is_made_or_does_without_bwrap(server: str) -> None:
     if server in ("terminal", "python_execute"):
-        with pytest.raises(MissingRequirement, match=f"the server {server} cannot be made .*bwrap"):
+        with pytest.raises(
+            MissingRequirement, match=f"the server {server} cannot be created .*bwrap"
+        ):
             Office([server])
     else:
         Office([server]).close()

@@ -203,7 +203,7 @@ def test_counters_are_known_by_name_and_pickle_as_it() -> None:
     for name, message in {
         "gpt2": "there is no token counter 'gpt2'.*counters: cl100k_base, heuristic or package.module:factory",
         "no_module:make": "no_module:make.*No module named",
-        "tests.text.test_tokens:words": "'tests.text.test_tokens:words' is named 'words'; name it",
+        "tests.text.test_tokens:words": "must have this name, got 'words'",
     }.items():
         with pytest.raises(ValueError, match=message):
             counter(name)

@@ -283,9 +283,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        The features are: whether candidates are known, whether the candidates are exact, the
-        logarithm of the share of items that are candidates, the rounds left divided by 50, the
-        turns left divided by 50, and the share of hidden items found.
+        The features are: whether candidates are known, whether the candidates are exact,
+        log(1 + candidates) / log(1 + items), the rounds left divided by 50, the turns left divided
+        by 50, and the share of hidden items found.
         """
         belief = self.belief
         progress = [

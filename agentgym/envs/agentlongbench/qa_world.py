@@ -294,8 +294,8 @@ class LongContextQA(World[QAConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        The features are flags for the pages read, flags for the pages still needed, and the share
-        of turns left.
+        The features are flags for the pages read, flags for the pages still needed, and the turns
+        left divided by `pages + 1`.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1

@@ -176,7 +176,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
-        # An answer earns half the points if only its first item is correct.
+        # An answer that names only the first item earns half the points.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )

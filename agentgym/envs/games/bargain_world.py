@@ -336,8 +336,8 @@ class BargainWorld(GameWorld[BargainConfig]):
 
         The features are: the items of each deal (-1 for past deals), the other player's possible
         values (-1 for excluded types), this player's values, the items on the table, the open offer
-        (-1 if none), the progress through deals and offers and towards the target, the share of
-        turns left, and whether an offer is open.
+        (-1 if none), the progress through deals and offers and towards the target, the turns
+        left as a share of `deals * offers`, and whether an offer is open.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)

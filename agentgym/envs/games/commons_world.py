@@ -124,9 +124,10 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    The lists contain each player's take and later total, indexed by round and stock. The stock
-    loses an extra unit if the total is odd, so one player's extra unit costs the stock two units.
-    Hence every x that maximises 2x + V(stock after both take x) is an equilibrium of a round.
+    The lists contain each player's take in a round, and the total that each gets from this round
+    on, indexed by round and stock. The stock loses an extra unit if the sum of the takes is odd, so
+    one player's extra unit costs the stock two units. Hence every x that maximises
+    2x + V(stock after both take x) is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -308,8 +309,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
         The features are: the stock, the other player's next demand, the rounds played, this
-        player's progress towards the target, the share of turns left, and the growth rates of the
-        remaining rounds (-1 for past rounds).
+        player's progress towards the target, the turns left as a share of the rounds, and the
+        growth rates of the remaining rounds (padded with -1).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (

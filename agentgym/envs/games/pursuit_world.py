@@ -303,8 +303,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         """Return V / N for the pursuer, and N / V for the evader.
 
         V is the minimax number and N the actual number of the pursuer's moves. If the opponent
-        stopped, N includes the moves that perfect play would still take. A pursuer who stops early
-        earns 0.
+        stopped, N includes the moves that perfect play would still take. Otherwise, a pursuer who
+        has not made all catches earns 0.
         """
         # If the game stops before the first move, both players score 0.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
@@ -343,7 +343,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
         The features are: one plane each for the walls, the pursuer and the evader; the next cells
-        of the evader (-1 after the last); and the shares of catches made and turns left.
+        where the evader appears, as shares of the board (padded with -1); and the shares of
+        catches made and turns left.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))

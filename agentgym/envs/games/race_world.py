@@ -288,8 +288,8 @@ class RaceWorld(GameWorld[RaceConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        The features are: this player's progress towards the target, the share of turns left, and
-        the list divided by the largest possible number (-1 after the last element).
+        The features are: this player's progress towards the target, the turns left as a share of
+        `moves`, and the list divided by the largest possible number (-1 after the last element).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)

@@ -59,7 +59,7 @@ class SignalConfig(TurnBudget):
 
     Attributes:
         rounds: The number of objects to recognise, one after another.
-        objects: The number of objects to choose from, at most `values ** kinds`.
+        objects: The number of objects to choose from, or `values ** kinds` if that is smaller.
         kinds: The number of kinds of words, such as colour and shape.
         values: The number of words of each kind.
     """
@@ -267,7 +267,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
         The features are: each object's words as numbers; flags for the matching objects, the
-        speaker's object and the words said; and the shares of rounds played and turns left.
+        speaker's object and the words said; the share of rounds played; and the cost so far and
+        the turns left as shares of the minimum number of words.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

@@ -51,8 +51,8 @@ class DatabaseOptions(ProblemOptions):
     Attributes:
         tasks: The number of tasks in the full database; a task has 4.4 documents on average.
         size: The size of the database: `full`, `medium` (a quarter) or `small` (a sixteenth).
-        distractors: The number of additional tasks per playable task. Only the documents of the
-            additional tasks are used.
+        distractors: The number of additional tasks per playable task. The additional tasks are not
+            played, but their documents are in the database.
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents for which there is also an outdated version with a

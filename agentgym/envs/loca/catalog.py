@@ -16,7 +16,7 @@ SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 # The suffix is often empty, so that many product names are prefixes of other names.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# Minimum and maximum number of specific sentences and of general sentences in a description.
+# Ranges [low, high) of the numbers of specific and general sentences: all lows, then all highs.
 _SENTENCES = ((3, 3), (5, 5))
 
 

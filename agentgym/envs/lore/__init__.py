@@ -1,4 +1,4 @@
-"""LORE: worlds in which each document leads to other documents (TaskWeaver, section 3)."""
+"""LORE: worlds in which documents lead to other documents (TaskWeaver, section 3, appendix B)."""
 
 from collections.abc import Mapping
 from typing import Any

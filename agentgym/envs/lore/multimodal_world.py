@@ -270,7 +270,8 @@ class MultimodalWorld(DocumentWorld):
         node = self.graph.node(file)
         if node is None or node.note is None or file not in self.known.read:
             raise ToolError(
-                f"no picture of document {echo(file)} has been shown; read the document first"
+                f"no picture of document {echo(file)} has been shown; read the document first, if "
+                "the document has a picture"
             )
         edits, png = self._views.get(file) or ((), self._draw(node))
         if len(edits) == MOST_CHANGES:
@@ -290,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls; more than three changes of the same picture are `redundant`."""
+        """Label calls; changes of a picture after the third are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -236,7 +236,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Return float32 features in [0, 1], shape `(2 * most_documents + 2,)`.
 
         The features are two flags per document (known, useful), a flag for a known answer, and the
-        share of turns left.
+        turns left divided by `most_documents + 1`.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())

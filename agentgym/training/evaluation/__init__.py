@@ -1,6 +1,6 @@
 """Scoring of trajectories: ablations, confidence intervals, tables, figures and the report.
 
-Each module of `papers` registers its benchmark with `register_paper`. Figures require the extra
+Each paper in `papers` registers its benchmark with `register_paper`. Figures require the extra
 `cli`.
 """
 

@@ -234,7 +234,7 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return a run's context window; LOCA-bench's by default if there is a context strategy."""
+    """Return a run's context window; with a context strategy, the default is LOCA-bench's."""
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 

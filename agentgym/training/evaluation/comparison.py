@@ -37,8 +37,8 @@ from agentgym.training.evaluation.tables import (
 
 # Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# A size is used for comparison only if the interval of its success rate is within this distance
-# of `LEVEL`.
+# A size is near enough to `LEVEL` if the interval of its success rate contains `LEVEL` and extends
+# less than this distance to either side.
 NEAR = 0.25
 
 
@@ -229,8 +229,8 @@ def find_levels(
     """Return, for each policy and world, the size at which success without oracles is nearest to
     the target.
 
-    Ties go to the smaller size; `by_world` overrides the target. A world without oracle-free
-    episodes raises `ValueError`.
+    Ties go to the smaller size; `by_world` overrides the target. Raise `ValueError` if
+    a world has no episodes without oracles.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything

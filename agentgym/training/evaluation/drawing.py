@@ -47,7 +47,7 @@ _NAMES = 1.1
 _PER_INCH = 15
 _LINE = 0.14  # line height in inches
 
-# The palette of Okabe and Ito is safe for colour-blind readers.
+# The Okabe-Ito palette is safe for colour-blind readers.
 _COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#E69F00")
 _MARKERS = "osD^vPX<>ph*"
 # Styles with the same colour differ in dashes or hatches.
@@ -209,7 +209,7 @@ def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]]) -> 
 def add_caption(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str = ""
 ) -> None:
-    """Add a caption that names the policy, the number of instances, and the averaged fields.
+    """Add a caption: policy, number of instances, averaged fields, missing episodes and a note.
 
     The figure averages over all fields of `Result` except the policy and `shown`.
     """
@@ -281,7 +281,7 @@ def draw_line(
     scale: float = 100,
     shift: float = 0,
 ) -> None:
-    """Draw means times `scale` as a line with intervals, moved right by `shift` points."""
+    """Plot scaled means as a line with error bars, moved right by `shift` points."""
     values, errors = bounds(intervals, scale)
     beside = ScaledTranslation(shift / 72, 0, _figure(panel).dpi_scale_trans)
     for part in panel.errorbar(places, values, errors, **style).get_children():
@@ -289,7 +289,7 @@ def draw_line(
 
 
 def shifts(count: int) -> list[float]:
-    """Return each line's shift in points, so that the intervals of all lines are visible."""
+    """Return horizontal shifts in points that keep all lines' error bars visible."""
     return [SHIFT * (place - (count - 1) / 2) for place in range(count)]
 
 
@@ -301,7 +301,7 @@ def draw_bars(
     height: float = 0.6,
     scale: float = 100,
 ) -> None:
-    """Draw means times `scale` as horizontal bars."""
+    """Plot scaled means as horizontal bars with error bars."""
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
@@ -314,7 +314,7 @@ def draw_bars(
 
 
 def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarray, np.ndarray]:
-    """Return values times `scale`, and the lengths of the error bars."""
+    """Return the scaled values and the lengths of their error bars."""
     ends = [(each.value, each.low, each.high) for each in intervals]
     value, low, high = scale * np.array(ends).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)

@@ -1,12 +1,12 @@
 """Intervals for rates, paired differences and oracle effects, clustered by instance.
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. Each pair of
-world and seed is one cluster, because its instances resemble each other in every arm and horizon.
+world and seed is one cluster, because instances of one seed are similar in all arms and horizons.
 Two seeds also share a cluster if a policy had the same first prompt and reply for both: sampling
 depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
-Estimates use the played episodes. Worst and best rates count all missing episodes as failed or as
-solved.
+Estimates use only the episodes that were played. Worst and best rates count all missing episodes
+as failed or as solved.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_ze
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
-# A weighted sum of rates, as pairs of a weight and episodes.
+# A weighted sum of rates, as (weight, episodes) pairs.
 Terms = Sequence[tuple[float, Sequence[Result]]]
 _Cells = dict[tuple[str, str, int], dict[int, float]]  # (policy, world, size) -> seed -> mean
 
@@ -37,7 +37,7 @@ TOKENS = (
 )
 # Metrics that are counts, not shares.
 COUNTS = (*TOKENS, "edits", "calls")
-# Suffix of one policy's world names if two compared policies share no instances.
+# If two policies share no instances, one policy's world names get this suffix.
 _ELSEWHERE = "elsewhere"
 
 
@@ -53,7 +53,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
-# Each metric's value and smallest possible change in an episode; None if undefined.
+# For each metric, an episode's value and the smallest change of that value; None if undefined.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Drop instances that one side lacks; policies without common instances stay independent."""
+    """Keep the instances that both sides played; compare policies unpaired if there are none."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -197,7 +197,6 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each combination of values of `fields` to the first combination in its cluster."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:
@@ -252,7 +251,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
-        # The smallest possible change of one episode, averaged over the episode's cluster.
+        # The smallest change that one episode can make to its cluster's contribution.
         change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return around_zero(total, parts, freedom, change, bound)
@@ -287,7 +286,6 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
         means[cell] = {}
         for seed, some in by_seed.items():
             means[cell][seed] = fmean(value for value, _ in some)
-            # With n samples per instance, one sample changes the instance's mean by 1/n of its own
-            # change.
+            # If one of n samples changes by d, the instance's mean changes by d/n.
             steps.append(fmean(step for _, step in some) / len(some))
     return means

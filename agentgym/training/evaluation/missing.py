@@ -45,7 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with missing episodes; if none are recorded, infer them from a full grid."""
+    """Return `Results`. If no missing episodes are recorded, infer them."""
     if isinstance(results, Results):
         return results
     there = played(results)
@@ -71,7 +71,7 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
 
 
 def filled(rows: Iterable[Result], hits: int) -> list[Result]:
-    """Replace each missing episode with a one-step episode, which is optimal if `hits` is 1."""
+    """Replace missing episodes with solved (`hits=1`) or failed (`hits=0`) one-step episodes."""
     figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]

@@ -58,7 +58,7 @@ _FRAGILE = "* the missing episodes could move this rate beyond its interval"
 
 @figure_style()
 def contexts_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and trajectory length by context strategy (LOCA-bench, table 2)."""
+    """Plot success rate and trajectory length by context strategy (LOCA-bench, table 2)."""
     results = as_results(results)
     worlds = group_by(results.everything, "world")
     contexts = ordered_contexts(results.everything)
@@ -79,7 +79,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 
 @figure_style()
 def horizons_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy against the horizon (figure 3).
+    """Plot success rate and step accuracy against the horizon (figure 3).
 
     Each world has a column with one panel per arm. With a single horizon, all arms share a panel.
     """

@@ -89,7 +89,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Describe the first difference between two provenances, ignoring patch versions, or return ""."""
+    """Describe the first difference between provenances, ignoring patch versions, or return ""."""
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
             continue
@@ -146,7 +146,7 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return digests of the source files of a module and its imports, excluding packages."""
+    """Hash a module and its imports outside installed packages, without importing any of them."""
     files: dict[str, Path] = {}
     waiting = [module]
     while waiting:

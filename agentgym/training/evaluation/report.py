@@ -138,7 +138,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
         parts.append(fmean(rewards))
         graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
     mean = fmean(parts)
-    # If games are only won, drawn or lost, the variance of a few equal rewards is underestimated.
+    # If games are only won, drawn or lost, equal rewards in a small sample hide the variance.
     change = 0.1 if graded else 1.0
     around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
     return Interval(mean, mean + around.low, mean + around.high)
@@ -304,7 +304,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return pairs of an arm with wrong hints and the corresponding arm with correct hints."""
+    """Return pairs of an arm with unreliable hints and the same arm with correct hints."""
     arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}

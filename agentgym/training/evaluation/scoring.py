@@ -43,7 +43,7 @@ class Result:
         calls: The number of tool calls, including calls made by the policy's code.
         instance: A digest of everything that determines the instance, so all arms share it.
         opening: A digest of the first prompt and reply, which detects repeated samples; empty for
-            scripted policies, which are deterministic for each instance.
+            scripted policies, whose random choices depend on the instance.
         missing: `lost`, `invalid` or `not played` if the episode has no metrics.
     """
 
@@ -80,8 +80,8 @@ def score(trajectory: Trajectory) -> Result:
     unsolved.
 
     Raises:
-        ValueError: The trajectory failed, has no steps, or lacks the label for world, arm or
-            horizon.
+        ValueError: The trajectory has a `failure`, has no steps, or lacks the label for world, arm
+            or horizon.
     """
     labels = trajectory.labels
     over_window = is_over_window(trajectory)
@@ -261,7 +261,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; with opponents, the share of games that others won."""
+    """Return the share of solved episodes; with opponents, the share of games won against them."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
@@ -281,7 +281,7 @@ def evaluate(
     """Return the success rate on seeds 0, 1, ..., which training does not use.
 
     Raises:
-        RuntimeError: Every episode failed.
+        RuntimeError: Every episode has a `failure`.
     """
     rivals = opponents or {}
     with Collector(env, num_envs) as collector:

@@ -78,8 +78,8 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
     """Return the Wilson interval of a share, given the contribution of each cluster (`parts`).
 
-    `freedom` is the variance's degrees of freedom, `draws` the effective number of episodes if no
-    variance is observed, and `most` the maximum effective number.
+    `freedom` is the degrees of freedom of the variance. The effective number of episodes is
+    `draws` if no variance is observed, and at most `most` otherwise.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
@@ -160,5 +160,5 @@ def _score_interval(share: float, trials: float, quantile: float) -> Interval:
     middle = (share + square / (2 * trials)) / (1 + square / trials)
     spread = share * (1 - share) / trials + square / (4 * trials**2)
     half = quantile * sqrt(spread) / (1 + square / trials)
-    # Without `min` and `max`, rounding could exclude a share of 0 or 1.
+    # Rounding must not put a share of 0 or 1 outside the interval.
     return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

@@ -99,9 +99,9 @@ def run_ablation(
         player: A policy object or loaded model that replaces `ablation.policy`.
 
     Raises:
-        CollectionError: Many consecutive cells were lost, or the policy failed in three cells.
+        CollectionError: Many cells in a row were lost, or the policy failed in three in a row.
         DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Another process writes to the folder.
+        RunLockedError: Another process is writing to the folder.
         ValueError: The run is not comparable with the runs in the folder.
     """
     out = Path(out)

@@ -89,7 +89,7 @@ class Study:
         return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
     def columns(self) -> list[str]:
-        """Return the policies in order of addition."""
+        """Return the policies in the order they were added."""
         return list(dict.fromkeys(map(column_of, self.runs)))
 
     def cells(self) -> list[Cell]:
@@ -111,7 +111,7 @@ class Study:
         return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
-        """Return the study with another run; `ValueError` if the run is not comparable."""
+        """Return the study with a run added; `ValueError` if the run is not comparable."""
         new, column = ablation.settings(), ablation.policy.column
         for run in self.runs:
             if name := next(conflicts(run, new), ""):
@@ -140,7 +140,7 @@ class Study:
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return a cell's sort key, with policies in order of addition."""
+        """Return a cell's sort key, with policies in the order they were added."""
         columns = self.columns()
         place = columns.index(cell.policy) if cell.policy in columns else len(columns)
         return place, cell
@@ -221,7 +221,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study.runs:  # without settings, trajectories need no cell labels
+            if study.runs:  # without runs, a trajectory may lack cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)

@@ -72,7 +72,7 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        commit: The commit of a checkout, if known.
+        commit: The Git commit of the agentgym checkout, or empty.
         log: The SHA-256 digest of the file with the episodes.
         policies: The identity of each policy: its model, its files or its code.
     """
@@ -112,7 +112,7 @@ class Submission:
 
     @classmethod
     def load(cls, path: Path) -> Submission:
-        """Read a submission; `DamagedFileError` if it is not JSON of this schema."""
+        """Read a submission; `DamagedFileError` if the file does not match the schema."""
         try:
             return _adapter().validate_json(path.read_bytes())
         except ValidationError as error:

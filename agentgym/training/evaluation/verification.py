@@ -25,8 +25,8 @@ _DETAILS = ("score", "calls", "errors", "ended")
 
 
 def contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    """Return the first contradiction in a recorded episode, or an empty string. An
-    env that cannot be made raises `ValueError` or `ImportError`.
+    """Return the first contradiction in a recorded episode, or an empty string. Raise
+    `ValueError` or `ImportError` if the env cannot be made.
     """
     found = _of_labels(study, trajectory) or _of_scores(trajectory)
     return found or (_of_replay(trajectory) if replay else "")
@@ -66,7 +66,7 @@ def _ablation(settings: str) -> Ablation:
     return Ablation(**json.loads(settings))
 
 
-@lru_cache(maxsize=1_024)  # all seeds share an env
+@lru_cache(maxsize=1_024)
 def _recorded(spec: str) -> Any:
     env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
     env.close()

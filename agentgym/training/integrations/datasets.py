@@ -52,7 +52,8 @@ class ChatRow(EpisodeFacts):
         episode_id: The same for all rows of an episode, and unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.
         truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
-        failure: The reason why the episode is invalid, such as a dead worker; empty if valid.
+        failure: The reason why the episode does not measure the policy, such as a dead worker;
+            otherwise empty.
     """
 
     messages: list[dict[str, Any]]

@@ -24,7 +24,7 @@ MIN_TOKEN = 16
 
 
 def check_access(host: str, token: str) -> None:
-    """Reject weak tokens, and public hosts without a token."""
+    """Reject weak tokens, and non-loopback hosts without a token."""
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
@@ -34,7 +34,7 @@ def check_access(host: str, token: str) -> None:
         raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(
-            f"the host {host!r} is public, which requires a token (AGENTGYM_TOKEN or "
+            f"the host {host!r} is not local, which requires a token (AGENTGYM_TOKEN or "
             f"--token); without one, host must be one of {', '.join(LOOPBACK)}"
         )
 

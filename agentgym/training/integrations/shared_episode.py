@@ -69,7 +69,7 @@ class SharedEpisode:
 
     @property
     def failure(self) -> str:
-        """The reason why the episode is invalid, such as a broken scorer; empty if valid."""
+        """The reason why the episode does not measure the policies, or an empty string."""
         recorded = self.episode.trajectory().failure
         if self._team and not recorded and self._team.game.over:
             recorded = self._team.game.infos[self.seats[0]]["detail"].invalid

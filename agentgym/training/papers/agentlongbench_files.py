@@ -82,8 +82,9 @@ class Plan(Config):
 
     Attributes:
         lengths: The benchmark's length names, or numbers of tokens.
-        samples: Maximum samples per task; None for the paper's number, or 25 at other lengths.
-        published: Whether to name the tool and the codes as in the published prompts.
+        samples: Maximum samples per setting, length and task; None for the paper's numbers (25 at
+            other lengths).
+        published: Whether the tool and the codes have the names of the published prompts.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -123,8 +124,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields: The setting, the length and the number of rows after each log; 0 rows if the cell
-        already exists.
+    Yields: For each new log, the setting, the length and the number of its rows; for an existing
+        cell, the number is 0.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -177,7 +178,7 @@ def answer(
 
     Raises:
         PolicyError: The policy failed on several consecutive rows.
-        RunLockedError: Another process writes to the folder.
+        RunLockedError: Another process is writing to the folder.
     """
     silent = 0
     with RunLock(out):

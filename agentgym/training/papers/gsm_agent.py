@@ -59,8 +59,8 @@ class SearchResult:
         rounds: Turns with at least one executed search.
         seconds: Wall time from the reset to the end, from the label `seconds`.
         complete: Whether the results showed all documents of the task.
-        extra: Searches, including pages, after the last missing document appeared; NaN if
-            incomplete.
+        extra: Searches, including requests for further pages, after all documents of the task had
+            appeared; NaN if some never appeared.
         early_stops: Stops that the env did not accept: replies without a call and without a number,
             and answers before `min_rounds`.
         tokens: Completion tokens of turns with a search.
@@ -110,7 +110,7 @@ class Metrics:
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
-    `count` counts the tokens of replies without ids; without `count`, token metrics are NaN. An
+    `count` counts tokens in replies without token ids; without `count`, token metrics are NaN. An
     episode of another world raises `ValueError`.
     """
     report = search_report(trajectory)
@@ -237,7 +237,7 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    For `nodes` and `embed`, see `graph_of`; `count` counts the tokens of replies without ids.
+    For `nodes` and `embed`, see `graph_of`; `count` counts tokens in replies without token ids.
     """
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
@@ -271,7 +271,7 @@ def write_report(
 
 @figure_style()
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
-    """Draw accuracy against the revisit ratio, both as shares (figure 4)."""
+    """Plot accuracy against the revisit ratio, both given as fractions (figure 4)."""
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     drawable = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}

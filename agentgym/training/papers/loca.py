@@ -164,7 +164,7 @@ _PANELS = (
 
 @figure_style()
 def lengths_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
+    """Plot accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)

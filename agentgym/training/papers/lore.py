@@ -195,7 +195,7 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
 
 @figure_style()
 def lore_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy against operations and height, one column of panels per world."""
+    """Plot accuracy against operations and height, one column of panels per world."""
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)

@@ -26,7 +26,7 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Number of graph nodes for the full database; the number scales with the square root of the size.
+# Number of graph nodes for the full database; scales with the square root of its size.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # Maximum k-means iterations; most clusterings converge earlier.
@@ -58,7 +58,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
-        """Return the share of steps of one kind, without the first step; NaN if none remain."""
+        """Return the share of steps of one kind, excluding the first step; NaN if none remain."""
         kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 

@@ -52,7 +52,8 @@ class FineTuneConfig(TaskConfig):
         eval_arms: Arms evaluated before and after training; None for the training arms.
         eval_horizons: Horizons evaluated before and after training; None for the training horizons.
         episodes: Episodes per cell before and after training; 0 skips the evaluations.
-        dtype: See `ModelOptions`, which also describes `device`; training defaults to `float32`.
+        dtype: See `ModelOptions`, which also describes `device`. If all weights are trained, the
+            default is `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -109,7 +110,7 @@ class FineTuneConfig(TaskConfig):
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"curriculum 'hints' requires two arms, got {list(self.arms)}; "
+                f"curriculum 'hints' requires at least two arms, got {list(self.arms)}; "
                 "give arms such as none,P"
             )
 

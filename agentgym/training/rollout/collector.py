@@ -92,7 +92,7 @@ class Collector:
 
     @property
     def recovered(self) -> int:
-        """Number of episodes restored so far after a shared worker died."""
+        """Number of episodes restored so far after their shared worker ended."""
         return self._dispatcher.recovered
 
     def __enter__(self) -> Self:
@@ -117,8 +117,7 @@ class Collector:
         """Play one episode per seed; `seeds` may be infinite.
 
         Args:
-            policy: Any form that `UserPolicy` accepts; for a team, a mapping from agents to
-                policies.
+            policy: A form that `UserPolicy` accepts, or a mapping from a team's agents to policies.
             seeds: The reset seeds.
             log: File to which each trajectory is appended before the trajectory is yielded.
                 Episodes in the file with the same env and labels are yielded instead of being

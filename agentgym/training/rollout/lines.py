@@ -24,8 +24,8 @@ _LEVEL = 9
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Line of a plain file, or frame of a compressed file, at bytes `start` to `end`. For a damaged
-    frame, `lines` contains the raw bytes.
+    """Line of a plain file, or frame of a compressed file, from byte `start` up to byte `end`. For
+    a damaged frame, `lines` contains the raw bytes.
     """
 
     start: int

@@ -141,7 +141,7 @@ def against(
     own = [agent for agent in agents if agent not in opponents]
     if agents and not own:
         raise ValueError(
-            f"opponents play all seats ({', '.join(agents)}), so no seat is trained; remove a seat"
+            f"opponents play all seats ({', '.join(agents)}), so no seat is trained; remove one"
         )
     check_seats((*opponents, *own), agents)
     return SeatPolicies({**dict.fromkeys(own, policy), **opponents}, frozen=tuple(opponents))

@@ -49,7 +49,7 @@ class Trajectory:
     Attributes:
         spec: Spec of the env and its wrappers, as a `gymnasium.envs.registration.EnvSpec` in JSON.
             `spec`, `seed` and the replies determine the episode.
-        last: The chat after the last step; in a team, the last agent's chat.
+        last: The chat after the last step; in a team, the chat of the agent that took that step.
         labels: Labels of the run, such as the policy's name or the arm.
         failure: The reason why the episode does not measure the policy, such as a dead worker, an
             unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are

@@ -39,9 +39,9 @@ class UserPolicy:
     """Adapter that turns a user's policy into a batched policy.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
-    `obs`, or is annotated `Chat`. Otherwise, the first call determines whether the policy takes one
-    chat or a list. The policy returns a str or a `Reply` per chat. All async policies run in one
-    event loop.
+    `obs`, or is annotated `Chat`. If the name and the annotation are unclear, the first call
+    determines whether the policy takes one chat or a list. The policy returns a str or a `Reply`
+    per chat. All async policies run in one event loop.
 
     Two optional hooks support stateful policies. `reset` is called before an episode's first reply
     and may take `seed`, `episode_id` or both. A parameter `episode_ids` (`episode_id` for one chat)

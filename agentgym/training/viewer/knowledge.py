@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn at which each seat first knows them.
 
 A fact is a tool call with its result or message. The caller knows the fact immediately. The
-receiver of a message knows the fact as soon as a chat shows the message. Other seats know the fact
-once a chat shows it in the log of oracle C or in the list of moves.
+receiver of a message knows the fact as soon as its chat shows the message. Other seats know the
+fact once their chats show it in the log of oracle C or in the list of moves.
 """
 
 from __future__ import annotations

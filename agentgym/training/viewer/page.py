@@ -131,7 +131,7 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the error message if the episode's line is unreadable. Raise
+    """Return an episode's view, or the error message if the view cannot be built. Raise
     `LookupError` for an unknown episode.
     """
     try:

@@ -43,7 +43,8 @@ class RunRow:
         optimal: The share of optimal steps among labelled steps; None without labels.
         instance: A key shared by all episodes of one instance.
         tokens: The maximum number of tokens in a chat; None if not counted.
-        prompt_tokens: Prompt tokens of all replies, as counted by the server or tokenizer.
+        prompt_tokens: Prompt tokens of all replies, counted by the server or tokenizer, like
+            `reply_tokens`.
         cost: The cost of prompt and reply tokens at the index's prices.
     """
 

@@ -475,7 +475,7 @@ SPOILT: Mapping[str, tuple[str, str, Any, str]] = {
     "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: every id must belong to a record, got 1"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
     "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a time zone"),
-    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must contain only INBOX emails"),
+    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "only INBOX emails, and drafts.json must be empty"),
     "a mail from a student": (COURSE, INBOX, INCOMING, "must contain the subjects in the INBOX"),
     "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
     "fewer users": (COURSE, USERS, OWNER, r"must contain the users \['emmascott9@mcp.com', 'john"),

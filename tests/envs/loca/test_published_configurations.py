@@ -61,7 +61,7 @@ def test_the_published_configurations_become_worlds(tmp_path: Path) -> None:
         (
             "Chess",
             {},
-            r"configurations\.1\.env_class must be a task name .* got 'gem.* ABTesting, ",
+            r"configurations\.1\.env_class must end with a task name .* got 'gem.* ABTesting, ",
         ),
         (
             "ABTesting",

@@ -119,7 +119,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
     start_file = world.known.useful()[0]
     with pytest.raises(
         ToolError,
-        match=f'^no picture of document "{start_file}" has been shown; read the document first$',
+        match=f'^no picture of document "{start_file}" has been shown; read the document first, ',
     ):
         world.rotate_image(start_file, 90.0)
     for node in world.graph.nodes:

@@ -84,8 +84,8 @@ def test_a_token_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("host", "token", "message"),
     [
-        ("0.0.0.0", "", "is public, which requires a token"),
-        ("example.com", "", "is public"),
+        ("0.0.0.0", "", "is not local, which requires a token"),
+        ("example.com", "", "is not local"),
         ("127.0.0.1", "x" * 15, "at least 16 printable ASCII characters, got 15"),
         ("0.0.0.0", "x" * 16 + "\n", "printable ASCII"),
         ("0.0.0.0", "x" * 16 + " ", "must not begin or end with a space"),

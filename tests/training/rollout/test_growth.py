@@ -194,7 +194,7 @@ def test_versions_of_ids_are_sequences() -> None:
         common = next((k for k, (x, y) in enumerate(zip(one, two, strict=False)) if x != y), None)
         assert a.shared_prefix(b) == (min(len(one), len(two)) if common is None else common)
         assert (a == b) == (one == two)
-    with pytest.raises(IndexError, match="id 3 of 3"):
+    with pytest.raises(IndexError, match="3 ids, got index 3"):
         TokenIds((1, 2, 3))[3]
 
 

@@ -26,7 +26,7 @@ class InputRecord:
         """Return a string field; record a mistake if the field is missing or invalid."""
         value = self.fields.get(name)
         if not isinstance(value, str) or not value.strip():
-            self.refuse(name, "a string")
+            self.refuse(name, "a non-empty string")
             return ""
         if value != value.encode(errors="ignore").decode():
             self.refuse(name, "valid Unicode")

@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searches for the question and for found documents lead to all documents."""
+    """Check 6: searching for the question and found documents finds all documents in 20 pages."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]

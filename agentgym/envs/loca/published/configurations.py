@@ -58,7 +58,7 @@ def _convert(configuration: _Configuration) -> PublishedRun:
     task = configuration.env_class.rpartition(".")[2].removesuffix("S2LEnv")
     if task not in _tasks():
         raise ValueError(
-            f"env_class must be a task name followed by S2LEnv, got {configuration.env_class!r}; "
+            f"env_class must end with a task name and S2LEnv, got {configuration.env_class!r}; "
             f"the tasks are {', '.join(_tasks())}"
         )
     table = _tasks()[task]

@@ -218,7 +218,7 @@ def load_mail(
     drafts = read_json(path.with_name("drafts.json"), _ANYTHING)
     if drafts or any(message.folder != "INBOX" for message in stored.values()):
         raise ValueError(
-            f"in an unused state, {path} and drafts.json must contain only INBOX emails"
+            f"in an unused state, {path} must contain only INBOX emails, and drafts.json must be empty"
         )
     mails = sorted((message.as_mail() for message in stored.values()), key=lambda mail: mail.date)
     if latest and mails:

@@ -60,7 +60,7 @@ class AcademicWarningConfig(PublishedConfig):
     """The size is the number of students.
 
     Attributes:
-        exams: The number of earlier exams. Default: 1 plus one per 42 students, at most 15.
+        exams: The number of earlier exams. Default: 1 plus one per 42 students (rounded up), at most 15.
     """
 
     exams: Annotated[int, Field(ge=1, le=60)] | None = None

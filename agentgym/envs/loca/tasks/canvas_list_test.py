@@ -115,7 +115,8 @@ class CanvasListTestConfig(PublishedConfig):
         assignment_rate: The probability that a course has an assignment; a second assignment is
             half as likely.
         submission_rate: The probability that an assignment is already submitted.
-        exemption_rate: The probability that an entrance assessment can exempt students.
+        exemption_rate: The probability that an entrance assessment can exempt the student from a
+            course.
     """
 
     quiz_rate: Share = 0.8

@@ -92,8 +92,8 @@ class MachineOperatingConfig(PublishedConfig):
     """The size is the total number of sensors.
 
     Attributes:
-        hours: The number of hours of readings in the table, around noon. Default: 4 plus one per 60 sensors, at
-            most 8.
+        hours: The number of hours of readings in the table, around noon. Default: 4 plus one per 60
+            sensors, at most 8.
         interval_minutes: The number of minutes between readings of a sensor, a divisor of 30.
         anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
     """

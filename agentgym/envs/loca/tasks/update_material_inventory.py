@@ -66,8 +66,8 @@ PROTECTED = (
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
 # Probability of each reason why an order does not count.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
-# Probability that the remaining material is just enough for a whole number of products, or one
-# unit short.
+# Probability that the remaining material is just enough, or just too little, for a whole number of
+# products.
 _EDGE_RATE = 0.6
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 

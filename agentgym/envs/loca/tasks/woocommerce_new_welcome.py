@@ -1,4 +1,4 @@
-"""Register and welcome customers after their first order (LOCA-bench, table 7)."""
+"""Register and welcome the new customers of a shop (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PRODUCTS = tuple(
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
-# Probability of each order history. "At the edge" means exactly seven days before the start.
+# Probability of each history. An order at the edge is exactly seven days old, or a second older.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
@@ -73,8 +73,8 @@ History: TypeAlias = tuple[str, list[datetime]]
 
 
 class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
-    """Find customers with a first completed order in the last seven days, add these customers to a
-    table, and send each customer an email.
+    """Find customers with exactly one completed order in the last seven days, add these customers to
+    a table, and send each customer an email.
 
     The size is the number of completed orders.
     """

@@ -135,7 +135,7 @@ def play_league(
         CollectionError: Many consecutive episodes failed.
         OtherRunError: The folder contains another world's games, or a different policy with the
             same name.
-        RunLockedError: Another process writes to the folder.
+        RunLockedError: Another process is writing to the folder.
     """
     out = Path(out)
     log, env_spec, seats = log_of(out), league.spec(), league.seats()
@@ -149,7 +149,7 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Several seats may use one policy object; keep policies that the next line-up needs.
+            # Several seats may share a policy object.
             made = {
                 name: made[name] if name in made else policies[name].make(league.world)
                 for name in dict.fromkeys(line_up)
@@ -186,8 +186,8 @@ def _keep(league: League, out: Path) -> None:
         known = kept["policies"].setdefault(policy.column, facts)
         if found := difference(known, facts):
             raise OtherRunError(
-                f"{out} contains games of a different {policy.column!r}: {found}; set another "
-                f"name (NAME={policy.name}), or choose another folder"
+                f"{out} contains games by another policy named {policy.column!r}: {found}; set "
+                f"another name (NAME={policy.name}), or choose another folder"
             )
     write_text(out / SETTINGS, json.dumps(kept, indent=1) + "\n")
 

@@ -41,7 +41,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     to player 0, the value is nan.
 
     Raises:
-        ValueError: Games differ in their number of players, or a player plays against itself.
+        ValueError: A player number is out of range, or a player plays against itself.
     """
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}
@@ -73,8 +73,8 @@ class _Games:
     Attributes:
         contrast: +1 for the first player and -1 for the second, shape (games, players - 1); player
             0 has no column.
-        weight: 1, or 1/2 for imaginary games.
-        cluster: The index of the instance; each imaginary game is its own cluster.
+        weight: 1 for a played game, 1/2 for a game added to keep estimates finite.
+        cluster: The index of the instance; each added game forms its own cluster.
     """
 
     contrast: _FloatArray
@@ -125,7 +125,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
 def _chains(
     outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return two matrices: pairs of players linked by chains of wins and draws, or by any games."""
+    """Return which players are linked by chains of wins and draws, and which by any games."""
     scored = np.eye(players, dtype=bool)
     for outcome in outcomes:
         scored[outcome.first, outcome.second] |= outcome.score > 0

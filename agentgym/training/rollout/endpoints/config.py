@@ -33,7 +33,7 @@ class EndpointOptions(Config):
         cache: Folder that stores answers, so that requests are not repeated; empty for no cache.
         sample: Name of the sample; the cache stores each sample's answers separately.
         max_cost: Maximum total cost of requests at the given prices; None for no limit.
-        reply_price: Price per million reply tokens.
+        reply_price: Price per million reply tokens; `prompt_price` is per million prompt tokens.
         ledger: File that stores the total cost of all processes and runs; if empty, the total is
             kept in memory.
     """

@@ -39,12 +39,12 @@ YOUNG_PER_SLOT = 200
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of an episode in a slot.
+    """Failure of an episode in a slot; the slot is closed unless `lost`.
 
     Attributes:
         error: The policy's error, if the policy could not reply; such an episode is not retried.
         fatal: Whether the run must stop because every later episode would fail too.
-        lost: Whether a shared worker died and took the episode with it. The slot remains usable.
+        lost: Whether another episode ended the shared worker; the slot remains usable.
     """
 
     cause: str

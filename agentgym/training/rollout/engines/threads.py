@@ -41,7 +41,7 @@ PROBE = 0.003
 
 
 class ThreadPool:
-    """Pool that starts a few threads on demand, and more if slots queue while threads are blocked.
+    """Pool that starts a few threads on demand, and more if slots queue while all threads wait.
 
     If the interpreter is busy, more threads would only compete for it. The threads are daemons, so
     a hung thread does not block interpreter exit.
