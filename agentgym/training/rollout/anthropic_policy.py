@@ -46,7 +46,7 @@ _MAX_TOKENS = 16_000
 
 @dataclass(frozen=True)
 class AnthropicConfig(EndpointOptions):
-    """Options of `AnthropicPolicy` and `EndpointOptions`.
+    """Options of `AnthropicPolicy`, including all `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL, without `/v1/messages`.
@@ -173,7 +173,7 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and store the thinking; may raise any error in `MALFORMED`."""
+    """Convert an answer to a reply and store its thinking, or raise an error in `MALFORMED`."""
     # Drop a truncated tool call, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
@@ -204,7 +204,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return the token usage of an answer, whose `input_tokens` exclude cached tokens."""
+    """Return an answer's token usage; the API does not count cached tokens as `input_tokens`."""
     return read_usage(
         answer.get("usage"),
         ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],

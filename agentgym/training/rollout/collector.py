@@ -42,7 +42,7 @@ class Collector:
     If an env raises, a worker dies or a slot times out, only the affected episode fails. A failed
     episode is retried up to `retries` times with the same seed, because a new seed would bias the
     sample against long episodes. If all attempts fail, or if the policy does not reply, the
-    trajectory is truncated and has a `failure`. With `lockstep`, exceptions of the env are raised.
+    trajectory is truncated and has a `failure`. With `lockstep`, the env's exceptions propagate.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.

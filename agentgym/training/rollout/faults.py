@@ -37,8 +37,7 @@ class FaultStreak:
     """Detector of consecutive episodes that failed because of the policy."""
 
     def __init__(self) -> None:
-        # Episodes are numbered in starting order, so the rule does not depend on the number of
-        # slots.
+        # Episodes are numbered as they start, so the number of slots does not affect detection.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

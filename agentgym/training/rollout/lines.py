@@ -1,7 +1,7 @@
 """Line-based files, plain or with one zstd frame per line (`.zst`).
 
-Because frames are independent, single lines can be read, appended and removed. `zstd -d`, pandas
-and DuckDB can read the file.
+Because frames are independent, individual lines can be read, appended and removed. `zstd -d`,
+pandas and DuckDB can read the file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import zstandard
 ENDING = ".zst"
 # The first bytes of a zstd frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"
-# Number of bytes per read.
 _BLOCK = 1 << 16
-# Files are 10 % smaller than at level 3, and a 44 kB line takes a third of a millisecond longer.
+# At this level, files are 10 % smaller than at level 3, and a 44 kB line takes 0.3 ms longer.
 _LEVEL = 9
 
 

@@ -28,7 +28,7 @@ class Mixture(gymnasium.Env[Chat, str]):
 
     @property
     def possible_agents(self) -> tuple[str, ...]:
-        """Agents of the team; empty for a single-agent env."""
+        """The team's agents; empty for a single-agent env."""
         return agents_of(self._current)
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:

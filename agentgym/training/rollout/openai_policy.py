@@ -32,7 +32,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 @dataclass(frozen=True)
 class EndpointConfig(EndpointOptions):
-    """Options of `EndpointPolicy` and `EndpointOptions`.
+    """Options of `EndpointPolicy`, including all `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL, without `/chat/completions` or `/responses`.
@@ -51,7 +51,7 @@ class EndpointConfig(EndpointOptions):
         super().__post_init__()
         if self.api == "responses" and self.seed is not None:
             raise ValueError(
-                f"the Responses API supports no seed, got {self.seed!r}; omit it or set api='chat'"
+                f"the Responses API does not accept seed={self.seed!r}; omit it or set api='chat'"
             )
 
 

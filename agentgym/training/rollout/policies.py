@@ -39,7 +39,7 @@ _APART = 1_000_003
 EXTERNAL = "external"
 # Name prefix of a policy that is passed to `run_ablation` as an object, as in `object:mine.play`.
 IN_MEMORY = "object"
-# Start of a seat's policy in a name such as `player_0=oracle,player_1=noisy`.
+# Matches the seats in a policy name such as `player_0=oracle,player_1=noisy`.
 _SEAT = re.compile(r"(?:^|,)([a-z]+_[0-9]+)=")
 
 
@@ -90,12 +90,12 @@ class PolicyConfig(Config):
     Attributes:
         name: The scripted policies, with their options in parentheses, are `control` (`planning`,
             `tracking`, `distraction`), `oracle` (`notes`), `noisy` (`p`), `thinking` (`p`, `notes`)
-            and `random`; all of them also accept `seed`. Other names are the folder of a trained
-            model, or `package.module:policy`, a function with the parameter `chat` or `chats`. For
-            a factory such as `package.module:factory:depth=3`, `factory(env_id, depth=3)` must
-            return a policy in any form that `UserPolicy` accepts. `external:name` is an agent
-            connected by `agentgym serve`. For a team, give one policy per seat, as in
-            `player_0=oracle,player_1=noisy:p=0.2`.
+            and `random`; all of them also accept `seed`. Any other name is the folder of a
+            trained model, or `package.module:function`. A function with the parameter `chat` or
+            `chats` is a policy. For a factory such as `package.module:factory:depth=3`,
+            `factory(env_id, depth=3)` must return a policy in any form that `UserPolicy` accepts.
+            `external:name` is an agent connected by `agentgym serve`. For a team, give one policy
+            per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model; by default, decoding is greedy. A factory receives all
             options that are set, except that the factory of an endpoint receives only `temperature`

@@ -31,7 +31,7 @@ def rollout(
     For a team, pass one policy for all agents, or a mapping from agents to policies.
 
     Raises:
-        PolicyError: The policy raised an exception, which is the cause, or returned no reply.
+        PolicyError: The policy raised an exception (see `__cause__`) or returned no reply.
         ValueError: The env has no spec, or a seat of the team has no policy.
     """
     player = adapt(policy)
@@ -91,7 +91,7 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 
 def _reply_of(step: Step) -> Reply:
-    # Only the outcome shows whether the reply ended the episode.
+    # Recorded replies lack `ended` and `usage`, which are in the step's info.
     ended = step.info.get("detail", {}).get("ended", "")
     ended = ended if ended in ("left", "over_window") else ""
     return replace(step.reply, ended=ended, usage=step.info.get("usage"))

@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
-# Maximum length of a value in an error; wrappers' settings have thousands of characters.
+# Longer settings are not quoted in errors; wrappers' settings have thousands of characters.
 _SHOWN = 160
 LOCK = ".lock"
 # Errors raised by file systems without locks, such as Lustre without the mount option `flock`.
@@ -28,7 +28,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 if sys.platform == "win32":
     import msvcrt
 
-    # Windows blocks reads of locked bytes, so lock a byte after the description of the holder.
+    # Windows blocks reads of locked bytes, so lock a byte beyond the lock holder's description.
     _BEYOND = 1 << 30
 
     def _try_lock(descriptor: int) -> None:
@@ -99,7 +99,7 @@ class RunLock:
             self._close()
 
     def check(self) -> None:
-        """Without writing, raise `RunLockedError` if another writer holds the lock."""
+        """Raise `RunLockedError` if another writer holds the lock; write nothing."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,
@@ -151,8 +151,8 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        # Closing a forked copy does not release the lock, but keeping the copy open would hold the
-        # lock after the parent's death.
+        # An open copy of the descriptor would hold the lock after the parent's death. Closing the
+        # copy does not release the lock.
         self._mutex = threading.Lock()
         self._close()
 
@@ -194,7 +194,7 @@ def _describe(descriptor: int) -> str:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file and rename the file when it is complete and flushed."""
     part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # remove a file that an earlier process left, or a link
+    part.unlink(missing_ok=True)  # remove a link or a file left by an earlier process
     try:
         with part.open("xb") as file:
             yield file
@@ -322,7 +322,7 @@ def check_no_link(path: Path) -> None:
 
 def check_regular(path: Path) -> None:
     """Raise `ValueError` unless a path is a regular file."""
-    # A pipe would block, and a device may be endless.
+    # Reading a pipe would block, and a device may be endless.
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device or a pipe"
         raise ValueError(f"{path} is {what}; give a file, such as runs/mine.jsonl")

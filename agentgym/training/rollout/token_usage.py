@@ -15,13 +15,13 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Tokens of all texts, each counted once; texts that a wrapper removed are
-            included, and texts that a wrapper inserted are not.
+        trajectory_tokens: Tokens of the whole episode, each counted once, including tokens that a
+            wrapper removed but not tokens that a wrapper inserted.
         reusable_prompt_tokens: Tokens of the prefix shared with the previous prompt.
-        policy_tokens: Tokens of the replies, including thinking and summaries.
-        summary_tokens: Tokens of summaries and summary requests.
-        hidden_tool_tokens: Tokens of results that the policy's code received but the chat does not
-            show.
+        policy_tokens: Reply tokens, including thinking and summaries.
+        summary_tokens: Tokens used by summaries and summary requests.
+        hidden_tool_tokens: Tokens of tool results that the policy's code received but the chat
+            does not show.
     """
 
     counter: str
@@ -37,12 +37,12 @@ class Usage:
 
     @property
     def missed_prompt_tokens(self) -> int:
-        """Prompt tokens that a cache of the previous prompt would not save."""
+        """Prompt tokens outside the prefix shared with the previous prompt."""
         return self.prompt_tokens - self.reusable_prompt_tokens
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return an episode's token usage, or None if it has no steps or no context wrapper."""
+    """Return an episode's token usage, or None if the episode has no context records."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -96,7 +96,7 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the prompt tokens before a step, given the step's `info["context"]`."""
+    """Return the number of prompt tokens before a step, given the step's `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 

@@ -112,7 +112,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices; without a team, the only name is empty."""
+        """Return each agent's step indices; without a team, the only key is an empty string."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -199,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    Named winners win; if none is named, the agents with the largest reward win. Several winners
-    draw. Without named winners and with equal rewards, the game is unsolved.
+    If the report names no winners, the agents with the largest reward win, or the game is unsolved
+    if all rewards are equal. Several winners draw.
     """
     if "winners" not in team:
         return {}
@@ -322,7 +322,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a part of an info dict to JSON-able data."""
+    """Convert a value from an info dict to JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
     kind: Any = type(value)

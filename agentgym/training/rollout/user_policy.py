@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
-# Names of the first parameter that mark a policy for one chat, or for a list of chats.
+# First-parameter names of policies that take one chat, and of policies that take a list.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Maximum length of a quoted error, which may contain whole prompts.
@@ -102,7 +102,7 @@ class UserPolicy:
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # `limit` requests stay in flight while other envs step
+            return 2 * limit  # so that `limit` requests stay in flight
         return CONCURRENCY if self.awaitable else 1
 
     @property
@@ -331,7 +331,7 @@ def is_policy(function: Callable[..., Any]) -> bool:
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # functions in C may lack a signature
+    except (TypeError, ValueError):  # functions written in C may lack a signature
         return None
 
 

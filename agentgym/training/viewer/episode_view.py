@@ -20,7 +20,7 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
-# a message's number in the pool, and the message's mark, such as `by compaction`
+# a message's number in the pool, and its origin or edit, such as `by compaction`
 Entry = tuple[int, str]
 
 # the tags of appended blocks, mapped to the wrappers that append the blocks
@@ -79,7 +79,7 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
 def _made_by_wrapper(message: Message) -> str:
     wrapper, _, rest = message.id.partition(":")
     if wrapper != "compaction":
-        # Other agents, not wrappers, write the team's mail.
+        # Mail comes from other agents of the team, not from wrappers.
         unmarked = wrapper.isdecimal() or wrapper in ("", "mail")
         return "" if unmarked else f"by {wrapper}"
     if message.role == "assistant":
@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which are in the next chat. If only the last chat shows the
-        results of several turns, the results are `hidden`.
+        """Attach to each reply its tool results, which are in the agent's next chat. If the last
+        chat is the first to show earlier turns' results, those results are stored as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

@@ -2,7 +2,7 @@
 
 A fact is a tool call with its result or message. The caller knows the fact immediately. The
 receiver of a message knows the fact as soon as its chat shows the message. Other seats know the
-fact as soon as oracle C's log or the list of moves shows the fact.
+fact once their chats show it in the log of oracle C or in the list of moves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.oracles.communication import describe_action
 from agentgym.text.messages import TASK_ID, ToolCall
 from agentgym.world.seated import COMMITTED
 
-# Result prefixes that mark calls without an effect.
+# Prefixes of results that report calls without effect.
 _REFUSED = ("error:", "The referee:")
 _WAITED = "You wait."
 _LOG_TAG = "team"
@@ -33,7 +33,7 @@ class _Fact:
     Attributes:
         number: The call's position in the reply.
         result: The number of the message that contains the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty if there is none or the worker is unknown.
+        receiver: The seat that the call addresses, or an empty string if there is none.
         known: The first turn at which each seat knows the fact.
         arrived: The text that another seat received, if it differs from the call's text.
     """
@@ -61,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Log lines and moves that a chat has shown; log lines are counted by message and by text."""
+    """Log lines and moves shown to a seat."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -185,7 +185,6 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read the entries of oracle C; later versions of a message only append entries."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -215,7 +214,6 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Match a message with the first waiting call, preferring calls with equal text."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

@@ -167,7 +167,7 @@ def context_of(head: Head) -> str:
 
 
 def model_of(head: Head) -> str:
-    """Return the model that an endpoint served; empty if unknown."""
+    """Return the name of the endpoint's model; empty if unknown."""
     facts = head.labels.get("provenance") or {}
     return str(facts.get("model") or "")
 

@@ -42,7 +42,7 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little space.
 _LEVEL = 4
-# Number of characters per compressed block: a block opens in milliseconds.
+# Characters per compressed block, which a browser opens in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"
@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the parts of the document, which contains initial data and elements for episodes."""
+    """Yield the HTML document in parts, with the initial data and the given episode elements."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}
@@ -141,7 +141,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return a key for the runs, which survives restarts and which only this user can compute.
+    """Return a key that identifies the runs, survives restarts and is secret from other users.
 
     The key is derived from a secret file in the cache folder; without the file, the key is random.
     """
@@ -185,7 +185,7 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = run_key(index.runs)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print this server's errors, but not closed connections."""
+        """Print this server's errors, except those of closed connections."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -270,4 +270,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *values: object) -> None:
-        pass  # do not print requests in the terminal
+        pass  # print nothing

@@ -11,7 +11,7 @@ from agentgym.training.rollout.lines import ENDING
 
 # Log name that `agentgym ablate` uses in a run's folder.
 _TRAJECTORIES = "trajectories"
-# Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this size.
+# Maximum bytes per file, about ten times the size of a figure of `agentgym ablate`.
 _MAX_BYTES = 2 << 20
 _MAX_FILES = 60
 
@@ -33,7 +33,7 @@ def run_files(root: Path, prefix: str) -> list[dict[str, str]]:
     """Return a run's files as dicts with `run`, `name`, and `text` or `image` (a data URL)."""
     files: list[dict[str, str]] = []
     for path in _paths(root):
-        # A file may be deleted meanwhile, or may not be text.
+        # The file may have been deleted, or may not be text.
         with suppress(OSError, ValueError):
             file = {"run": run_name(root, path.with_name(_TRAJECTORIES), prefix), "name": path.name}
             data = path.read_bytes()

@@ -119,7 +119,7 @@ class RunIndex:
         return [file for run in self.runs for file in run_files(run, self._prefix(run))]
 
     def refresh(self, part: int = PART) -> bool:
-        """Read about `part` more bytes; report whether unread lines remain."""
+        """Read approximately `part` more bytes; report whether any lines remain unread."""
         with self._lock:
             if any(_replaced(log) for log in self._logs.values()):
                 self.generation += 1
@@ -141,7 +141,7 @@ class RunIndex:
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Yield the episodes, from `start` on, that contain a string."""
+        """Search the episodes from `start` on for a string; yield matching episode numbers."""
         for row in self.rows[max(0, start) :]:
             # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):

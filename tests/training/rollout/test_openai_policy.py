@@ -56,7 +56,7 @@ def _no_strays() -> Iterator[None]:
         ({"base_url": "http://"}, "and a host"),
         ({"tools": "xml"}, "tools must be one of native, text"),
         ({"api": "soap"}, "api must be one of chat, responses"),
-        ({"api": "responses", "seed": 1}, "the Responses API supports no seed"),
+        ({"api": "responses", "seed": 1}, "the Responses API does not accept seed"),
         ({"temperature": float("nan")}, "temperature must be"),
     ],
 )

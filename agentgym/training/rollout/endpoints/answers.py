@@ -14,7 +14,7 @@ from agentgym.world.digests import digest
 
 # Errors raised when an answer's fields are missing or malformed.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-# Larger token counts are invalid, because no model has processed that many tokens.
+# Maximum plausible token count: no model has processed that many tokens.
 MAX_TOKENS = 10**12
 # Maximum number of characters that an error message quotes from an answer.
 QUOTED = 300
@@ -30,7 +30,7 @@ class AnswerError(ValueError):
 
 
 def quote(value: Any) -> str:
-    """Return the first characters of a value's JSON."""
+    """Return the start of a value's JSON text, for error messages."""
     try:
         return json.dumps(value)[:QUOTED]
     except MALFORMED:
@@ -60,7 +60,7 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
     """Return a native tool call as text."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
-    body = body.replace("</", "<\\/")  # a closing tag would end the call
+    body = body.replace("</", "<\\/")  # a closing tag in an argument would end the call
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text
@@ -102,7 +102,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 class KeptReplies:
-    """Store that maps a reply's text to the API items that contain the reply's reasoning.
+    """Mapping from a reply's text to the API items that contain the reply's reasoning.
 
     APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
     lost if a context strategy edits the reply, or if another process received the reply.
@@ -114,7 +114,7 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Store a reply's items."""
-        # Keep the first of several equal replies, so that a repeated run sends the same requests.
+        # If several replies have the same text, keep the items of the first, for reproducibility.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]

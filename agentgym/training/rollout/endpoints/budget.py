@@ -26,9 +26,10 @@ class BudgetError(PolicyError):
 
 
 class RequestBudget:
-    """Budget that stops when the remaining money is less than the most expensive request so far.
+    """Limit on the total cost of requests.
 
-    The first request is sent alone, because its cost is unknown.
+    The budget is spent when the remaining money is less than the most expensive request so far. The
+    first request is sent alone, because its cost is unknown.
     """
 
     def __init__(self, config: EndpointOptions) -> None:

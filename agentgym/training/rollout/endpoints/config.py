@@ -31,7 +31,7 @@ class EndpointOptions(Config):
         tools: `native` sends tool schemas and structured calls, and omits the call instructions
             from the system message; `text` sends only plain user and assistant messages.
         cache: Folder that stores answers, so that requests are not repeated; empty for no cache.
-        sample: Sample name; the cache stores each sample's answers separately.
+        sample: Name of the sample; the cache stores each sample's answers separately.
         max_cost: Maximum total cost of requests at the given prices; None for no limit.
         reply_price: Price per million reply tokens; `prompt_price` is per million prompt tokens.
         ledger: File that stores the total cost of all processes and runs; if empty, the total is

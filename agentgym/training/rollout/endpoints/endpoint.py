@@ -64,7 +64,7 @@ class HttpPolicy(Generic[ConfigT]):
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
         self.connection = connection or Connection(type(self).client, config)
-        # Only the event loop's thread assigns this attribute.
+        # Only the event loop's thread updates `usage`.
         self.usage = EndpointUsage()
         self._cache = ReplyCache(config.cache)
         self._asked: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class HttpPolicy(Generic[ConfigT]):
         try:
             return future.result()
         finally:
-            future.cancel()  # an interrupt of this thread cancels the requests
+            future.cancel()  # if this thread is interrupted, cancel the requests
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the event loop."""
@@ -155,7 +155,7 @@ class HttpPolicy(Generic[ConfigT]):
             self._cache.put(key, {_REFUSED: str(error)})
             return Reply("", ended="over_window")
         self.usage += used
-        # A cached reply records its original time, so that a repeated run writes the same bytes.
+        # A cached reply keeps its original duration, so that a repeated run writes the same bytes.
         return _with_usage(reply, replace(used, seconds=seconds))
 
     async def _send(
@@ -188,7 +188,7 @@ class HttpPolicy(Generic[ConfigT]):
     def _key(self, body: Mapping[str, Any]) -> str:
         if not self._cache.folder:
             return ""
-        # Hash one string, because hashing a long nested body is slow.
+        # Hash the body as one string, because hashing a long nested value is slow.
         text = json.dumps(body, sort_keys=True)
         place = digest([type(self).__name__, self.config.base_url, self.config.sample, text])
         self._asked[place] += 1

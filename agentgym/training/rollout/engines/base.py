@@ -25,15 +25,15 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Seconds before a slot that does not close is killed, enough for a running tool call.
+# Seconds until a closing slot is killed, enough for a running tool call.
 GRACE = 5.0
 # Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
 # Placeholder start time for work that has not started.
 NEVER = float("inf")
-# At 1,000 slots and Python's threshold of 700, garbage collection takes a third of the step time.
+# With 1,000 slots and the default threshold (700), garbage collection takes 1/3 of the step time.
 YOUNG = 50_000
-# A step allocates about twelve objects, most of which are freed before a scan.
+# A step allocates about twelve objects, most of which are freed before a collection.
 YOUNG_PER_SLOT = 200
 
 
@@ -82,7 +82,7 @@ class Slot(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop running work without waiting."""
+        """Stop all work without waiting for it to finish."""
 
 
 # Queue of slots' answers, with many writers and one reader.
@@ -112,7 +112,7 @@ class Engine:
 
 
 class LocalSlot(Slot):
-    """Slot in the collector's thread."""
+    """Slot that runs in the collector's thread."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
@@ -164,7 +164,7 @@ def failure_of(error: Exception) -> Failure:
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
     """Scale the garbage collector's threshold with the number of slots."""
-    # Concurrent collectors may restore wrong thresholds, which only delays garbage collection.
+    # Concurrent collectors may restore the wrong thresholds, which only delays garbage collection.
     before = gc.get_threshold()
     if before[0]:  # 0 means that the user disabled garbage collection
         gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])

@@ -63,7 +63,7 @@ class ReplyDelta(NamedTuple):
     def after(self, before: Reply) -> Reply:
         """Rebuild the reply, or raise `ValueError` if the earlier reply is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(f"kept must not exceed the earlier prompt and reply, got {self.kept}")
+            raise ValueError(f"kept must not exceed the number of earlier ids, got {self.kept}")
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)
@@ -73,7 +73,7 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """Connection endpoint that sends each chat as its difference from the agent's previous chat."""
+    """One end of a connection that sends each chat as a delta to the agent's previous chat."""
 
     def __init__(self) -> None:
         self._chats: dict[str, Chat] = {}

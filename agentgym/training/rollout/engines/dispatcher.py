@@ -111,8 +111,8 @@ class Dispatcher:
 
     def take(self, most: int) -> list[Slot]:
         """Take up to `most` ready slots, grouped by seed and in seed order."""
-        # Chats with the same seed share a prefix. With seed order, a policy's random choices do not
-        # depend on which slots are open.
+        # Chats with the same seed share a prefix. Sorting by seed makes a policy's random choices
+        # independent of which slots are open.
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)

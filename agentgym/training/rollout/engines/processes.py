@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # when its input ends, the process closes its envs and exits
+        self._connection.close()  # the process then closes its envs and exits
         if not self._join():
             self.kill()
             self._join()
@@ -100,7 +100,7 @@ def exit_while_importing() -> None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe a worker's exit code; a negative code is a signal."""
+    """Describe a worker's exit code; a negative code means a signal."""
     if code == UNGUARDED:
         return (
             "worker processes import the script, so the script must start them below "

@@ -34,9 +34,9 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 # Maximum number of tools that wait concurrently; each thread takes about 50 kB.
 THREADS = 512
-# Number of threads that the pool starts without probing the interpreter.
+# Threads that the pool starts before it measures whether the interpreter is busy.
 FEW_THREADS = 4
-# Seconds per probe of the interpreter, negligible for tools slow enough to need a thread.
+# Seconds to measure CPU use, negligible for tools slow enough to need a thread.
 PROBE = 0.003
 
 
@@ -102,7 +102,7 @@ class ThreadPool:
                 more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if not self._waiting.empty():  # a slot may have been queued just before `clear`
+                    if not self._waiting.empty():  # a slot was queued before the flag was cleared
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, len(self._threads))):
@@ -120,7 +120,7 @@ class ThreadPool:
             return True
         self._working[slot] = threading.current_thread()
         answer = slot.work()
-        # Deregister the slot first, because a delivered slot may be submitted again immediately.
+        # Deregister the slot first, because it may be resubmitted as soon as its answer is posted.
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned

@@ -41,7 +41,7 @@ from agentgym.training.rollout.faults import describe
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
-# Maximum requests per batch, which limits the episodes to restore after a worker's death.
+# Maximum requests per batch; smaller batches leave fewer episodes to restore if a worker dies.
 _BATCH = 256
 
 _LOST = Failure("its worker ended", lost=True)
@@ -177,7 +177,7 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End the thread after all pending requests."""
+        """End the thread once all pending requests are done."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:
@@ -268,7 +268,7 @@ class Worker:
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # If the slot that caused the kill answered at the last moment, no slot failed.
+        # If the worker was killed because of a slot that has answered since, no slot failed.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)

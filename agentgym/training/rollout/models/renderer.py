@@ -19,7 +19,7 @@ from agentgym.text.tools import Tool
 from agentgym.training.rollout.engines.deltas import as_token_ids
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
-# Cache size in prompts, which must cover all concurrent episodes.
+# Number of cached prompts, which must be at least the number of concurrent episodes.
 _REMEMBERED = 4_096
 # Llama 3 templates insert today's date unless this variable is set.
 _FIXED = {"date_string": "26 Jul 2024"}
@@ -37,8 +37,8 @@ class ChatTemplate:
     """Adapter that converts messages to the roles that a tokenizer's chat template accepts.
 
     If a template lacks the role `tool`, tool results become user messages. If a template lacks
-    `system`, the system message joins the first user message. Adjacent messages of one role are
-    joined if roles must alternate.
+    `system`, the system message joins the first user message. Adjacent messages with the
+    same role are joined if the template requires alternating roles.
 
     Attributes:
         takes_system: Whether the template accepts the role `system` or intentionally omits it.
@@ -152,9 +152,7 @@ class Renderer:
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt ids for the next reply, or raise `ImageError`. An episode's prompts
-        share memory.
-        """
+        """Return the prompt ids for the next reply, or raise `ImageError`."""
         refuse_images(chat)
         text = self._text(chat, len(chat.messages))
         last = max(

@@ -23,8 +23,8 @@ class TransformersSampler:
     """Sampler that runs a transformers causal language model in this process.
 
     Prefixes that prompts share with each other or with earlier prompts are computed once, unless
-    the model cannot share them (`sharing_fault`). Sampling restores the model's mode and does not
-    touch global random generators.
+    the model cannot share them (`sharing_fault`). Sampling restores the model's training or
+    evaluation mode and does not touch global random generators.
 
     Args:
         batch_size: Maximum number of prompts per forward pass.
@@ -122,7 +122,7 @@ class TransformersSampler:
             token = logits.argmax(-1)
         else:
             logprobs = (logits / temperature).log_softmax(-1)
-            # Draw tokens for finished rows too: samples must not depend on other rows' lengths.
+            # Draw tokens for finished rows too, so samples do not depend on other rows' lengths.
             shares = logits.new_ones(total, logits.shape[1])
             shares[rows] = logprobs.exp()
             token = torch.multinomial(shares, 1, generator=self._generator)[rows, 0]

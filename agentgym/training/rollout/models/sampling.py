@@ -30,7 +30,7 @@ class ModelOptions(Config):
         temperature: Sampling temperature; 0 or None for greedy decoding.
         max_new_tokens: Maximum reply length in tokens; None uses the model folder's limit, or 512.
         batch_size: Maximum number of concurrent episodes, which form one batch.
-        template: Variables of the chat template, such as `enable_thinking`.
+        template: Variables for the chat template, such as `enable_thinking`.
         native_tools: Whether to also pass tool schemas to the chat template.
     """
 

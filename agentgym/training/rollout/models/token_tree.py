@@ -18,7 +18,7 @@ from agentgym.training.rollout.models.prefixes import (
     shared_groups,
 )
 
-# Shorter shared prefixes do not justify a separate forward pass.
+# Minimum number of new tokens in a shared prefix that justifies a separate forward pass.
 _SHORTEST = 16
 
 
@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # Parents sort before children, because parents were used as recently and are less deep.
+        # A parent is used at least as recently as its children and is less deep, so it sorts first.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -100,7 +100,7 @@ class TokenTree:
 
 
 class _PassCache(DynamicCache):
-    """Cache for one forward pass; the cache exchanges states with a tree.
+    """Key-value cache for one forward pass, backed by a `TokenTree`.
 
     Args:
         real: Mask of the tokens that are not padding, of shape (batch, tokens).
@@ -136,7 +136,7 @@ class _Query:
     """Nodes that a forward pass computes for one group of rows.
 
     Attributes:
-        depths: The position of each new node.
+        depths: The new nodes' positions.
         mask: Boolean mask of shape (new, nodes) for the nodes to which each new node attends.
         ends: The index in `new` of each row's last node.
     """
@@ -170,7 +170,7 @@ class _Group:
             self.member[row, places] = True
 
     def begin(self) -> _Query:
-        """Return a query for all nodes without states and for each prompt's last node."""
+        """Return a query that computes each prompt's last node and all nodes without states."""
         ends = set(self.ends.tolist())
         missing = [
             number in ends or number not in self.tree.computed for number in self.nodes.tolist()

@@ -14,7 +14,6 @@ from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.models.pretrained import has_adapter, save_model
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
 
-# Name of the LoRA adapter in vLLM.
 _ADAPTER = "agentgym"
 # Finish reasons of complete replies; others (`abort`, `error`) mean an incomplete reply.
 _ENDINGS = ("stop", "length")
