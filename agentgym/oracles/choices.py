@@ -18,10 +18,10 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # attempts to find a wrong hint that can be parsed; most hints can
+_READ_BACK = 16  # maximum attempts to find a wrong hint that can be parsed
 _SAMPLES = 64
 _DECOYS = 8  # instances to try; some may repeat or have the same state
-_AHEAD = 8  # extra turns, because all offices start with the same empty state
+_AHEAD = 8  # extra turns to reach another state; all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (

@@ -50,5 +50,5 @@ class PolicyError(RuntimeError):
 
     # A fatal error stops the run, because every later request would fail too.
     fatal: ClassVar[bool] = False
-    # One entry per chat if only some chats failed; empty if the whole batch failed.
+    # One reply or error per chat if only some chats failed; empty if the whole batch failed.
     replies: Sequence[Reply | PolicyError] = ()

@@ -287,7 +287,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; raise `ToolError` for any other `start`."""
+        """Add empty rows or columns at the end; raise `ToolError` for any other position."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

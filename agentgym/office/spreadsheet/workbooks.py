@@ -151,7 +151,7 @@ class _Archive(zipfile.ZipFile):
 def check_workbook(data: bytes) -> None:
     """Check a workbook without loading it.
 
-    Raises `ToolError` if the workbook is too large, not an archive of XML, or declares a DTD.
+    Raises `ToolError` if the workbook is too large, cannot be read, or declares a DTD.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

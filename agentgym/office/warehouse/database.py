@@ -83,7 +83,7 @@ class _Process:
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = select.poll()  # reused, because `Connection.poll` creates one per call
+        self._answers = select.poll()  # `Connection.poll` would create a poll object per call
         self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 

@@ -239,5 +239,6 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Strings to quote: with line breaks, or `null`, which would look like a missing value.
+# Strings that must be quoted: `null`, which would look like a missing value, and strings with
+# line breaks.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

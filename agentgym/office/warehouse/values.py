@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # maximum JSON size of a result; exceeds every context window
+MAX_BYTES = 1 << 20  # maximum JSON size of a result, larger than any context window
 
 to_json = json.JSONEncoder(ensure_ascii=False).encode  # reused, because creating an encoder is slow
 
