@@ -20,7 +20,7 @@ from agentgym.world.world import World, has_hook, phrase
 
 _READ_BACK = 16  # maximum attempts to find a wrong hint that can be parsed
 _SAMPLES = 64
-_DECOYS = 8  # instances to try; some may repeat or have the same state
+_DECOYS = 8  # instances to draw; some may equal the current instance or have its state
 _AHEAD = 8  # extra turns to reach another state; all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
@@ -39,7 +39,7 @@ def best_call(world: World[object]) -> ToolCall:
     """Return an optimal call, or else a legal call; raise ValueError if optimality is undefined."""
     calls = world.optimal_calls()
     if calls is None:
-        # A fallback to a legal call would report a wrong score for the oracle.
+        # Falling back to a legal call would give the oracle a wrong score.
         raise ValueError(
             f"{type(world).__name__} has no oracle for this chat, because the chat omits the path "
             "of the data; run the oracle in the process that made the env, or use another policy"

@@ -242,7 +242,8 @@ class ControlPolicy(ScriptedPolicy):
 class ThinkingPolicy:
     """Policy that adds the world's reasoning to another policy's calls, to teach small models.
 
-    Only world calls get reasoning, and only if the chat does not show both a plan and a state hint.
+    Reasoning is added only to calls of the world's tools, and only if the chat does not show both
+    a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -40,7 +40,7 @@ class _TeamReading(ChatReading):
 
     Attributes:
         has_floor: Whether it is the agent's turn; None if unknown.
-        parts: The number of the last received part of a long state, and the number of parts.
+        parts: The number of the last received part of a long state, and the total number of parts.
     """
 
     def __init__(self, chat: Chat) -> None:

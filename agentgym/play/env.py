@@ -157,7 +157,7 @@ class ToolEnv(ToolHost):
         return world.rules(), world.task()
 
     def restated_task(self) -> str | None:
-        """Return `World.restate`, or None if the hook fails."""
+        """Return the result of `World.restate`, or None if the hook fails."""
         with self.guard.watch("the restated task", "the task could not be restated"):
             return self.world.restate()
         return None

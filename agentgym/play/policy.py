@@ -43,7 +43,7 @@ class Policy(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """Error of a policy that could not reply, for example because its server is down.
+    """Raised if a policy cannot reply, for example because its server is down.
 
     An episode with this error gets no score.
     """

@@ -163,7 +163,7 @@ class DuckDBSession:
 
     @property
     def usable(self) -> bool:
-        """Return False after a fork, or if the child process has ended."""
+        """Return whether the connection is open and was opened by this process."""
         return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:

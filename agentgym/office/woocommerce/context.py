@@ -68,7 +68,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a date (by default in site time) to GMT; errors contain `name`."""
+        """Convert a date (by default in site time) to GMT, using `name` in error messages."""
         if not text:
             return None
         try:
