@@ -69,7 +69,7 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        # Scripted policies that parse hints must be able to parse this hint.
+        # Scripted policies that parse hints must also be able to parse wrong hints.
         if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()

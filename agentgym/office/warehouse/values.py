@@ -54,7 +54,7 @@ class ConversionResult:
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that fit into a result, and a note about omitted records."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # separators add to the size
+    if len(to_json(retained).encode()) > MAX_BYTES:  # including separators
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
