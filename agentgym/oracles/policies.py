@@ -242,8 +242,7 @@ class ControlPolicy(ScriptedPolicy):
 class ThinkingPolicy:
     """Policy that adds the world's reasoning to another policy's calls, to teach small models.
 
-    Reasoning is added only to calls of the world's tools, and only if the chat does not show both
-    a plan and a state hint.
+    Only calls of world tools get reasoning, unless the chat shows both a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -23,7 +23,7 @@ from agentgym.wrappers.context import WARNING
 
 # Maximum cached chats; each takes a lot of memory, and few runs have more concurrent episodes.
 _MOST_CHATS = 1_024
-_MOST_VERSIONS = 4  # versions of a chat, because threads may read different versions
+_MOST_VERSIONS = 4  # maximum cached versions of a chat; threads may read different versions
 
 
 class PastCalls:

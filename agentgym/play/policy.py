@@ -43,7 +43,7 @@ class Policy(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """Raised if a policy cannot reply, for example because its server is down.
+    """Error for a policy that cannot reply, for example because its server is down.
 
     An episode with this error gets no score.
     """

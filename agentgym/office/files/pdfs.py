@@ -19,8 +19,7 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading a page takes a few milliseconds
 
-# Work budget per PDF file, about three CPU seconds. A word, a number, or ten bytes of a page or
-# font cost one unit.
+# About three CPU seconds. A word, a number, or ten bytes of a page or font cost one unit.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
@@ -31,7 +30,7 @@ _FREE_SHARE = 0.1  # reading a file is free up to this share of `MAX_WORK`
 _STREAM_BYTES = 4 * 2**20
 
 _CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
-_CACHED_FILES = 1_024  # no task contains more files
+_CACHED_FILES = 1_024
 
 _LEADING = 1.3  # line height as a multiple of the font size
 _BLANK = 11.0  # in points

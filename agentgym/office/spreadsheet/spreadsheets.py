@@ -26,7 +26,7 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000  # including empty cells, as in Google Sheets
 MAX_COLUMNS = 18_278  # the last column is ZZZ, as in Google Sheets
-MAX_READ = 200_000  # maximum cells read per call; as JSON, they take a few megabytes
+MAX_READ = 200_000  # maximum cells read per call; a few megabytes as JSON
 MAX_SHEETS = 200  # as in Google Sheets
 GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
 
