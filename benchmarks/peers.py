@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# The library verifiers plays only a twentieth of these episodes, because its server is slow.
+# The library verifiers plays only a twentieth as many episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
 ENVS = 8

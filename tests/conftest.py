@@ -146,8 +146,8 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
-    """Return whether an error or its cause reports that this host cannot run programs. A host that
-    a test only simulates does not count.
+    """Return whether an error or its cause reports that this host cannot run programs. Failures
+    that a test simulates do not count.
     """
     while error is not None:
         if type(error).__name__ == "SandboxUnavailable":

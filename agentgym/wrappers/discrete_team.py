@@ -16,7 +16,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.wrappers.discrete import example_world, mask_of
 
-# Agents of other kinds of teams must write texts, such as sub-tasks.
+# In other kinds of teams, agents must write text, such as sub-tasks.
 _KINDS = ("split", "duel", "match")
 
 
@@ -44,7 +44,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         protocol, (first, *_) = self._game.protocol, self._game.agents
         if protocol.kind not in _KINDS:
             raise ValueError(
-                f"agents of a {protocol.kind} team must write texts; use one of the kinds "
+                f"agents of a {protocol.kind} team must write text; use one of the kinds "
                 f"{', '.join(_KINDS)}"
             )
         world = example_world(self._game.agent_envs[first])

@@ -19,7 +19,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit of one strategy, which replaces `removed` tokens with `inserted` tokens."""
+    """An edit by one strategy that replaces `removed` tokens with `inserted` tokens."""
 
     strategy: str
     messages: int
@@ -269,7 +269,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's previous text."""
+        """Append a note to one of the newest messages; replace `owner`'s previous note, if any."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

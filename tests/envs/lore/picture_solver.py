@@ -33,7 +33,7 @@ class Area(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """Classify the shape by the filled share of the box, and the share of it in the upper half."""
+        """Classify the shape by how much of its box is filled, and how much lies in the upper half."""
         share = self.filled.mean()
         if share > 0.66:
             return "square" if share > 0.93 else "circle"

@@ -128,7 +128,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[vf.Trace], bool]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_seats_end_is_the_end_for_all(fault: str) -> None:
-    """If a seat leaves, the episode ends for all, with a score only if a limit was reached."""
+    """If one seat leaves, the episode ends for all seats, with a score only if a limit was reached."""
     settings, expected = FAULTS[fault]
     table = Table("ListWorld-team", 3)
     first, second = table.seats

@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that calls `work`, with the fault `how` in turn 2 of episodes with this `number`."""
+    """Policy that calls `work`; in turn 2 of the episodes with number `number`, the call has fault `how`."""
 
     how: str = "well"
     number: int = 0
