@@ -362,7 +362,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env; after each episode, yield the number of steps without resets."""
+    """Step a vector env; after each episode, yield the number of steps, excluding resets."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:

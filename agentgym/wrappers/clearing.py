@@ -80,8 +80,8 @@ class ClearThinking(ContextWrapper):
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
-    If the kept messages alone reach the trigger, every turn clears the results that
-    are no longer kept; `clear_at_least` makes these edits rarer.
+    If the kept messages alone reach the trigger, results are cleared at every turn;
+    `clear_at_least` makes these edits rarer.
 
     Args:
         budget: The window.

@@ -222,7 +222,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import a function by its path; an error names the option and its `choices`."""
+    """Import a function; if the import fails, the error mentions `option` and `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))

@@ -1,7 +1,7 @@
 """The chat with the edits of a stack's context wrappers, and exact token counts.
 
 An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
-Only edits of older messages take O(view) time.
+Only methods that use older messages take time proportional to the length of the view.
 """
 
 from __future__ import annotations
@@ -139,19 +139,19 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return the messages with these ids, oldest first; O(view) unless all are recent."""
+        """Return the messages with these ids, oldest first."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
         return [message for message in self._archived.messages if message.id in ids] + recent
 
     def editable(self) -> list[Message]:
-        """Return all visible unpinned messages, oldest first; O(view)."""
+        """Return all visible unpinned messages, oldest first."""
         shown = (*self._archived.messages, *self._tail())
         return [message for message in shown if message.id not in self._pinned]
 
     def turns(self) -> list[Turn]:
-        """Return the visible replies with their results, oldest first; O(view)."""
+        """Return the visible replies with their results, oldest first."""
         turns: list[tuple[Message, list[Message]]] = []
         for message in self.editable():
             if message.role == "assistant":
@@ -161,7 +161,7 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Split the view into the older turns and the newest turn; O(view)."""
+        """Split the view into the older turns and the newest turn."""
         turns = self.turns()
         start = len(turns) - 1
         while start > 0 and turns[start].reply.id in self.summaries:

@@ -74,7 +74,7 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    # A guess is optimal if and only if its worse answer leaves a winnable game.
+    # A guess is optimal if and only if the game can be won after the worse answer.
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 

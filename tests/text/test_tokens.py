@@ -113,7 +113,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
         text = json.dumps(records, indent=2)
         assert count_texts([text]) == whole.length(text)
-        assert sum(map(len, encoded)) < 2_000  # the limit is the same for both sizes
+        assert sum(map(len, encoded)) < 2_000
 
 
 @pytest.mark.rotation

@@ -19,7 +19,7 @@ SIZE = (595.28, 841.89)
 
 
 def files_of(task: str) -> dict[str, Any]:
-    """Return the contents of a task's example by path, including any folders `state0`, `state1`."""
+    """Map paths to file contents in a task's example, including any folders `state0`, `state1`."""
     return dict(json.loads((STATES / f"{task}.json").read_text(encoding="utf-8")))
 
 

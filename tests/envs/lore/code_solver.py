@@ -167,7 +167,7 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """Run the module `name`; return the requested modules whose values are unknown."""
+        """Return the modules with unknown values that the module `name` requests when it runs."""
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
         ]

@@ -65,7 +65,7 @@ def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @functools.cache
 def glyphs() -> dict[bytes, str]:
-    """Map pixels to characters. The pixels differ slightly between even and odd positions."""
+    """Map pixels to characters, which are drawn slightly differently at even and odd positions."""
     font, known = ImageFont.load_default(72), {}
     for char in "v0123456789+-":
         for shift in (0, 1):

@@ -126,7 +126,7 @@ def test_operands_are_as_many_as_asked_for_and_operators_as_frequent_as_their_we
     assert {len(rule.operands) for rule in capped} == {3}
     operators = replace(BY_NAME["add"], weight=3.0), BY_NAME["join"]
     names = [rule.operator for rule in rules(grow(s, 40, operators=operators) for s in range(20))]
-    assert 0.7 < names.count("add") / len(names) < 0.8  # `add` has a relative weight of 3/4
+    assert 0.7 < names.count("add") / len(names) < 0.8  # `add` has 3/4 of the total weight
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -55,7 +55,7 @@ def test_an_error_is_the_same_in_a_process_that_hashes_otherwise(dialect: str) -
     "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
 )
 def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
-    """Unbounded, the parser would read a type or function name twice per nesting level."""
+    """Without a bound, the parser would read a type or function twice per nesting level."""
 
     def parse() -> None:
         with contextlib.suppress(SqlglotError, RecursionError):

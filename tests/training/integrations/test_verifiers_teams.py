@@ -30,7 +30,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """Game that the test servers play; it checks the queried agent and the agent's chat."""
+    """Game that the test servers play. Each request must come from the right agent and contain the agent's chat."""
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.env, self.policy = agentgym.make(env_id, **options), TeamPolicy(env_id)
