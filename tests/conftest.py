@@ -80,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _round_otherwise(seed: int) -> None:
-    """Multiply gradients by factors near 1, which differ from 1 by about as much as the results of
-    different instruction sets do. The factors are the same at every step of a run.
+    """Multiply gradients by random factors near 1, to imitate rounding differences between
+    instruction sets. The factors are the same at every step of a run.
     """
     import torch  # noqa: PLC0415 - only if asked
     from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415

@@ -23,7 +23,7 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-# Returns the replacements of the editable messages.
+# Returns the replacements for the editable messages.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # A policy is warned at this share of the trigger, usually one turn before the edit.
@@ -48,7 +48,7 @@ class ContextRecord:
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
         tool_output: Tool results that are part of the new text.
-        hidden: The results of calls made by code, which the chat does not show.
+        hidden: Results that only code received, so the chat does not show them.
         summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
         edit_counts: The number of edits of each strategy in this episode, including awareness

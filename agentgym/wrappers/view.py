@@ -54,7 +54,7 @@ class ContextView:
 
     1. `begin_step` resets the token counts.
     2. `update` reads the env's observation and reapplies earlier edits.
-    3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
+    3. Each strategy, innermost first, edits with `apply`, adds notes with `annotate`, or requests a
        summary with `ask`.
     4. The outermost strategy reports `accounts`: `tokens` after a step equals the previous `tokens`
        + `appended` - `removed` + `inserted`.

@@ -65,7 +65,7 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """The counter gives numbers to the target, then to operations, then to index documents."""
+    """The counter numbers the target first, then the operations, then the index documents."""
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
         first, second = (node for node in graph.nodes if node.kind == "rule")

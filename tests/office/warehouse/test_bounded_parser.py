@@ -29,7 +29,7 @@ for name in sorted(Dialect.get_or_raise(dialect).parser_class.FUNCTIONS):
 for sql in texts:
     try:
         print(sql, [str(tree) for tree in parse_sql(sql, dialect)])
-    except Exception as error:  # other exceptions of SQLGlot's builders get our own messages
+    except Exception as error:  # the package replaces the messages of other exceptions
         print(sql, error if isinstance(error, SqlglotError) else "")
 """
 

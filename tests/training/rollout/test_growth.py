@@ -82,7 +82,7 @@ def test_lines_and_pickles_are_read_back_and_grow_with_new_text_only(
         lambda t: len(lines[id(t)]),
         lambda t: len(pickles[id(t)]),
     ]
-    # If prompts are edited at each step, their ids do not share memory.
+    # Prompts that are edited at each step do not share memory for their token ids.
     if not (with_ids and len(episodes[1].segments()) > 1):
         costs += [lambda t: memory_of(lambda: read(t)), lambda t: memory_of(lambda: load(t))]
     for cost in costs:
