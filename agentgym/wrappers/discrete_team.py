@@ -25,7 +25,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
 
     All agents have the same spaces. Action `k` is call `k` of the catalog; the last action
     waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
-    action is ignored, only the last action is marked.
+    actions are ignored, only the last action is marked.
 
     An observation consists of the world's features, which cover everything that the team has seen,
     followed by the action mask. `state` concatenates all agents' observations. An exhausted budget

@@ -24,7 +24,7 @@ def files_of(task: str) -> dict[str, Any]:
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files and return their folder; a path with content None is an empty folder."""
+    """Write files and return their folder; a path with content None becomes an empty folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:

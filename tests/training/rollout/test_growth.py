@@ -120,7 +120,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
 
 
 def edited_replies(rng: random.Random) -> list[Reply]:
-    """Return replies whose prompts extend or edit the previous prompt, or are empty."""
+    """Return replies whose prompts are empty, or extend or edit the previous prompt."""
     replies: list[Reply] = []
     prompt = TokenIds(rng.choices(range(5), k=4))
     for _ in range(rng.randrange(1, 9)):
