@@ -45,7 +45,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the families with the sampled cases, and on request with the other cases too."""
+    """Parametrize the test families with the sampled cases, or with all cases on request."""
     for marker in (
         *metafunc.definition.iter_markers("family"),
         *metafunc.definition.iter_markers("rotation"),
