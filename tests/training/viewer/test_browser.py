@@ -1,4 +1,4 @@
-"""Tests of the page in a real browser: clicks, typing, keys, and the visible result."""
+"""Tests of the viewer in a real browser: clicks, typing, keys, and the visible result."""
 
 from __future__ import annotations
 
