@@ -47,7 +47,7 @@ class World(Generic[ConfigT]):
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
         parallel_calls: Whether one reply may contain several calls. Set this to False if
             `optimal_calls` assumes one call per reply.
-        labels_decide: Whether `label_calls` instead of `optimal_calls` decides if a reply is
+        labels_decide: Whether `label_calls` instead of `optimal_calls` decides whether a reply is
             optimal.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
@@ -149,7 +149,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the best expected score without seeing task or results; None to estimate it."""
+        """Return the maximum expected score of blind play; None to estimate it from episodes."""
         return None
 
     def toolsets(self) -> Sequence[object]:
@@ -173,7 +173,7 @@ class World(Generic[ConfigT]):
     def brief_state(self) -> str:
         """Return the part of a long state that matters for the next steps; by default, `state()`.
 
-        The hint contains only this part if the agent sees its history or has a tool for the rest.
+        State hints contain only this part; an agent without its full history can request the rest.
         Implement `state_chars` too.
         """
         return self.state()
@@ -194,7 +194,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return an updated task, shown if the history is hidden; None keeps the task."""
+        """Return an updated task, shown if the history is hidden; None keeps the original."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -216,7 +216,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only a task; `max_turns` is None without a stated budget."""
+        """Create a world from a task text; `max_turns` is None if the text states no budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -247,8 +247,8 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and the state as a vector with values in [-1, 1]; instances of one
-        configuration have the same shape.
+        """Return the task and the state as a vector with values in [-1, 1]; the vector has the
+        same shape for all instances of one configuration.
         """
         raise MissingHook(type(self), "features")
 
@@ -286,7 +286,7 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
-# Attributes of every world that do not define its instance.
+# Attributes that every world has and that do not define its instance.
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),

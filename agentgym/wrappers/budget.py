@@ -57,7 +57,7 @@ class Trigger(Protocol):
     """Condition that starts an edit, or the target level of an edit."""
 
     def level(self, load: Load) -> float:
-        """Return the load relative to the trigger, which fires at 1.0."""
+        """Return the load relative to the threshold; the trigger fires at 1.0."""
         ...
 
 

@@ -56,7 +56,7 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
-# Explicit ticks, because matplotlib would draw only one tick per decade.
+# Set the ticks explicitly, because matplotlib would draw only one tick per decade.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 

@@ -47,7 +47,7 @@ class Batch:
     def passes(
         self, size: int, *, share: bool, device: torch.device | str | None = None
     ) -> Iterator[tuple[torch.Tensor, Self]]:
-        """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
+        """Yield batches of at most `size` rows (0 for no limit), each with its row indices.
 
         With `share`, rows with long shared prefixes are computed together; other rows are batched
         by length.
@@ -174,12 +174,12 @@ def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> to
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return experience from an older policy, corrected by the current log-probabilities.
+    """Return an older policy's experience with corrected advantages and new `logprobs`.
 
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Later probability ratios, which are clipped, are relative to the new log-probabilities.
+    # The clipped objective then computes its ratios relative to the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)

@@ -48,10 +48,10 @@ class FineTuneConfig(TaskConfig):
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
-        curve_episodes: Episodes per point of the curve, played in the first arm and context.
+        curve_episodes: Episodes per point of the learning curve, played in the first arm and context.
         eval_arms: Arms evaluated before and after training; None for the training arms.
         eval_horizons: Horizons evaluated before and after training; None for the training horizons.
-        episodes: Episodes per cell before and after training; 0 skips the evaluations.
+        episodes: Evaluation episodes per cell, before and after training; 0 skips the evaluations.
         dtype: See `ModelOptions`, which also describes `device`. If all weights are trained, the
             default is `float32`.
         batch_size: The maximum number of concurrent episodes.

@@ -97,7 +97,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
-        """Yield forward passes of rows, with the row indices."""
+        """Yield batches for forward passes, each with its row indices."""
         size = self.config.micro_batch
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 

@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, the first arm in others."""
+        """Return (arm, context) pairs: all arms in the first context, the first arm in the others."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
@@ -129,7 +129,7 @@ class TrainerConfig(Config):
     """Options common to all trainers.
 
     Attributes:
-        steps: Rounds of collecting and updating.
+        steps: The number of rounds, each of which collects episodes and updates the model.
         learning_rate: AdamW's peak learning rate, reached after `warmup` steps; the rate then falls
             linearly to a tenth.
         warmup: Steps over which the learning rate rises.
@@ -171,12 +171,12 @@ class GRPOConfig(TrainerConfig):
     Attributes:
         groups: Instances per step.
         group_size: Episodes per instance.
-        resample: Rounds that replace instances whose episodes all have the same reward, as in DAPO
-            (Yu et al. 2025, section 3.2).
+        resample: The maximum number of rounds that replace instances whose episodes all have the
+            same reward, as in DAPO (Yu et al. 2025, section 3.2).
         baseline: The value subtracted from a reward. `grpo` subtracts the group's mean and divides
-            by the group's population standard deviation. `mean` omits the division (Liu et al.
-            2025). `rloo` subtracts the mean of the group's other episodes, and `reinforce` the mean
-            of all episodes.
+            by the group's population standard deviation. `mean` only subtracts the group's mean
+            (Liu et al. 2025). `rloo` subtracts the mean of the group's other episodes, and
+            `reinforce` the mean of all episodes.
         level: The unit of advantages, `episode` or `turn`; see `advantages`.
         label_reward: The additional reward of each step labelled optimal, for envs with
             `labels=True`.

@@ -243,7 +243,7 @@ class TrajectoryLog:
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
     ) -> Iterator[Trajectory]:
-        """Yield an env's trajectories with these labels.
+        """Yield an env's trajectories with the given labels.
 
         Raises:
             OtherRunError: The log contains another env with these labels or, with `alone`, any

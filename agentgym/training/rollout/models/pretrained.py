@@ -95,7 +95,7 @@ def load_model(
 
     Raises:
         OSError: The folder contains no model.
-        ValueError: An extra is missing, or a file is malformed.
+        ValueError: An optional dependency is missing, or a file is malformed.
     """
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
