@@ -149,7 +149,9 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the maximum expected score of blind play; None to estimate it from episodes."""
+        """Return the maximum expected score of a policy that sees neither the task nor results;
+        None means that audits estimate the score.
+        """
         return None
 
     def toolsets(self) -> Sequence[object]:
@@ -183,7 +185,7 @@ class World(Generic[ConfigT]):
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next step of an optimal plan in words, without requiring lookahead.
+        """Return the next step of an optimal plan in words; the step must not require lookahead.
 
         The step may refer to `state()` if `with_state` is set.
         """
@@ -292,7 +294,6 @@ COMMON = {
     *("done", "turn", "max_turns", "max_calls"),
 }
 _REQUIRED = ("generate", "rules", "task", "score")
-# The features that require optional hooks.
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
@@ -310,7 +311,7 @@ _FEATURES: Mapping[str, str] = {
 
 
 def phrase(call: ToolCall) -> str:
-    """Return a sentence that asks for a call by name and arguments."""
+    """Return a sentence that asks the agent to make a given call."""
     if not call.arguments:
         return f"Call {call.name}."
     return f"Call {call.name} with {json.dumps(dict(call.arguments), ensure_ascii=False)}."

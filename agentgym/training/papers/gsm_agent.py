@@ -78,7 +78,7 @@ class SearchResult:
 
     @property
     def tokens_per_round(self) -> float:
-        """Return the completion tokens per turn with a search."""
+        """Return the mean number of completion tokens per turn with a search."""
         return self.tokens / self.rounds
 
 

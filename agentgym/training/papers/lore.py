@@ -46,7 +46,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     for difficulty in DIFFICULTIES
 }
 
-# With ten episodes per bin, Wilson's interval extends at most 26 points to either side.
+# With ten episodes per bin, the half-width of Wilson's interval is at most 26 points.
 _LEAST = 10
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {

@@ -18,8 +18,7 @@ from agentgym.training.rollout.models.prefixes import logits_at, shared_groups, 
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    `tensor[batch.sampled]` returns the values of sampled tokens in step order; `place` is the
-    inverse.
+    `tensor[batch.sampled]` lists values of sampled tokens in step order; `place` reverses this.
 
     Attributes:
         attended: 1 for tokens, 0 for padding.
@@ -159,8 +158,8 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return one value per episode: the share of each of its tokens in the objective.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by
-    `most`.
+    The shares of all tokens sum to 1; with `constant`, they sum to the mean episode length
+    divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":

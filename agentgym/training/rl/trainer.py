@@ -47,7 +47,7 @@ class Trainer(Generic[ConfigT]):
         env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
         curriculum: Selects the env of each step, and replaces `env`.
-        opponents: Policies of a team's seats that are not trained.
+        opponents: The policies that play a team's untrained seats.
 
     Attributes:
         step: The completed steps.
@@ -280,7 +280,7 @@ class MetricsLog:
     """Writes each step's metrics to `metrics.jsonl`, one JSON object per line, and to the selected
     loggers.
 
-    When a run resumes, later lines are removed, because their steps are repeated.
+    When a run resumes, the lines of steps that will be repeated are removed.
     """
 
     def __init__(self, out: Path | None, step: int, config: TrainerConfig) -> None:

@@ -100,7 +100,7 @@ def load_model(
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            for name in ("accelerate", "gguf"):  # GGUF files require both packages
+            for name in ("accelerate", "gguf"):
                 importlib.import_module(name)
     with _no_bars(), _named_faults(source.folder):
         if (source.folder / ADAPTER).is_file():
