@@ -24,8 +24,8 @@ class StepInfo:
         nested: The calls made by the policy's code, whose results the chat does not show.
         report: The world's report, set when the episode ends, or None.
         faults: The unexpected exceptions of this step, which the chat does not show.
-        invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
-            stays.
+        invalid: Why the episode is not a valid measurement of the policy, such as a broken scorer.
+            Once set, the reason does not change.
         split: The env's split, set when the episode ends; empty without a split.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """

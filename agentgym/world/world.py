@@ -47,8 +47,8 @@ class World(Generic[ConfigT]):
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
         parallel_calls: Whether one reply may contain several calls. Set this to False if
             `optimal_calls` assumes one call per reply.
-        labels_decide: Whether `label_calls` instead of `optimal_calls` decides whether a reply is
-            optimal.
+        labels_decide: Whether `label_calls` determines which replies are optimal; if False,
+            `optimal_calls` determines it.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
             first role has all unlisted tools. By default, a `closer` has the tools that end the

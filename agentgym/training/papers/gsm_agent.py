@@ -57,7 +57,7 @@ class SearchResult:
 
     Attributes:
         rounds: Turns with at least one executed search.
-        seconds: Wall time from the reset to the end, from the label `seconds`.
+        seconds: Wall time of the episode, as recorded in the label `seconds`.
         complete: Whether the search results included all documents of the task.
         extra: Searches, including requests for further pages, after all documents of the task had
             appeared; NaN if some never appeared.
@@ -111,7 +111,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
     `count` counts tokens in replies without token ids; without `count`, token metrics are NaN. An
-    episode of another world raises `ValueError`.
+    episode of a world other than SearchWorld raises `ValueError`.
     """
     report = search_report(trajectory)
     log = report["searches"]

@@ -76,7 +76,7 @@ def is_lore(episode: Result) -> bool:
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return LORE's results by world and label; labels name the arm, the context or both."""
+    """Return LORE's results by world and label; each label names an arm, a context or both."""
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
     rows = [
@@ -125,7 +125,7 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return the accuracies by operations or height; neighbouring bins of heights are merged until
+    """Return accuracies by operations or height; neighbouring bins of heights are merged until
     each bin contains ten episodes.
     """
     if by == "operations":

@@ -219,7 +219,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint's state, or raise `DamagedFileError`."""
-    # Load tensors to the CPU, because the checkpoint's device may not exist here.
+    # Load tensors to the CPU, because this machine may lack the checkpoint's device.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():

@@ -123,7 +123,7 @@ class Collector:
                 Episodes in the file with the same env and labels are yielded instead of being
                 played again, unless they failed.
             labels: The trajectories' labels.
-            ordered: Whether to yield trajectories in seed order. Otherwise, short episodes come
+            ordered: Whether to yield trajectories in seed order. If False, short episodes come
                 first, which biases early results.
 
         Raises:

@@ -51,9 +51,9 @@ class Trajectory:
             `spec`, `seed` and the replies determine the episode.
         last: The chat after the last step; in a team, the chat of the agent that took that step.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: The reason why the episode does not measure the policy, such as a dead worker, an
-            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
-            neither scored nor trained on.
+        failure: The reason why the episode is not a valid measurement of the policy, such as a
+            dead worker, an unresponsive endpoint or an invalid episode (`StepInfo.invalid`).
+            Failed episodes are neither scored nor trained on.
     """
 
     spec: str

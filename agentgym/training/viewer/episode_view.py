@@ -118,8 +118,8 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has seen, at fixed positions. `new` contains the messages first
-    shown by the last update.
+    """All messages that one agent has seen; each message keeps its position. `new` contains the
+    messages first shown by the last update.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
