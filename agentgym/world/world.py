@@ -159,7 +159,7 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without calls implies, such as a prose answer, or None."""
+        """Return the call implied by a prose answer or another reply without calls, or None."""
         return None
 
     def board(self) -> str:
@@ -274,7 +274,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns and, if unknown, the turn budget."""
+        """Set the number of remaining turns, which becomes the turn budget if none is known."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:

@@ -21,7 +21,7 @@ Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 @dataclass(frozen=True)
 class ContextBudget(Config):
-    """Context window of a stack, which includes the tool documentation in the system message.
+    """Context window, which must also hold the tool documentation in the system message.
 
     Attributes:
         window: The maximum number of tokens of a prompt and its reply together.

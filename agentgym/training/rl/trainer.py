@@ -301,7 +301,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write a step's metrics, and failures by seed."""
+        """Write a step's metrics and its failures by seed."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}

@@ -39,9 +39,9 @@ LINGER = 0.1
 class Collector:
     """Plays many episodes of one env concurrently, in slots that stay open between calls.
 
-    If an env raises, a worker dies or a slot times out, only the affected episode fails. A failed
-    episode is retried up to `retries` times with the same seed, because a new seed would bias the
-    sample against long episodes. If all attempts fail, or if the policy does not reply, the
+    If an env raises an error, a worker dies or a slot times out, only the affected episode fails.
+    A failed episode is retried up to `retries` times with the same seed, because a new seed would
+    bias the sample against long episodes. If all attempts fail, or if the policy does not reply, the
     trajectory is truncated and has a `failure`. With `lockstep`, the env's exceptions propagate.
 
     Args:

@@ -317,7 +317,7 @@ class _Builder:
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
         """Attach to each reply its tool results, which are in the agent's next chat. If the last
-        chat shows results of earlier turns for the first time, they are stored as `hidden`.
+        chat is the first to show the results of earlier turns, store these as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

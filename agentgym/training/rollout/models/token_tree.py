@@ -86,7 +86,7 @@ class TokenTree:
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # A parent sorts before its children, because it is used at least as recently and less deep.
+        # Parents sort before their children: they are used at least as recently and are shallower.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
