@@ -61,8 +61,8 @@ class World(Generic[ConfigT]):
         rng: The only source of randomness.
         instance: A digest of the class and the seed, which reveals nothing about the instance.
         done: Whether the world has ended.
-        turn: The number of used turns, including unreadable replies; the env increments it before
-            each turn.
+        turn: The number of turns used so far, including unreadable replies; the env increments it
+            before each turn.
         max_turns: The turn budget, or None for no limit. The budget may shrink during the episode.
         max_calls: The maximum number of calls per reply, or None for no limit; set before
             `generate`.

@@ -41,7 +41,7 @@ class Collector:
 
     If an env raises an error, a worker dies or a slot times out, only the affected episode fails.
     A failed episode is retried up to `retries` times with the same seed, because a new seed would
-    bias the sample against long episodes. If all attempts fail, or if the policy does not reply, the
+    bias the sample against long episodes. If all attempts fail, or the policy does not reply, the
     trajectory is truncated and has a `failure`. With `lockstep`, the env's exceptions propagate.
 
     Args:
