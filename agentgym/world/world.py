@@ -111,7 +111,7 @@ class World(Generic[ConfigT]):
     def score(self) -> float:
         """Return how well the task was done, in [0, 1]; read once, when the episode ends."""
 
-    # Optional hooks of an episode.
+    # General optional hooks.
 
     def report(self) -> Mapping[str, Any]:
         """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""

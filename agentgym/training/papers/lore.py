@@ -1,4 +1,4 @@
-"""LORE's benchmark (TaskWeaver, section 4): accuracy by operations and height, and failures."""
+"""LORE's benchmark (TaskWeaver, section 4): accuracy by task size, and kinds of failure."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return accuracies by operations or height; neighbouring bins of heights are merged until
-    each bin contains ten episodes.
+    """Return accuracies by task size (`operations` or `height`); neighbouring bins of heights
+    are merged until each bin contains ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -146,7 +146,7 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return each world's accuracy by operations and height, and its failures."""
+    """Return each world's accuracy by task size, and its failures."""
     tables = []
     for world, arms in lines(results).items():
         tables += [_curve_table(world, arms, by) for by in WIDTHS]
