@@ -26,7 +26,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error for a world without a hook or `Config` that a feature requires."""
+    """Error for a world that lacks a hook or a `Config` required by a feature."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature

@@ -182,7 +182,7 @@ class GRPOConfig(TrainerConfig):
             `labels=True`.
         gamma: The discount per turn, used only at the turn level.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: The clipping distance above 1, if different (DAPO, section 3.1).
+        clip_high: The clipping distance above 1, if not `clip` (DAPO, section 3.1).
         ratio: The unit of clipping: each `token`, or each `reply`, with the geometric mean over the
             reply's tokens (GSPO, Zheng et al. 2025).
         weight: How tokens are weighted. With `episode`, all episodes have equal weight; with
