@@ -29,7 +29,6 @@ KINDS = ("exploration", "exploitation", "revisit")
 # The number of graph nodes scales with the square root of the number of documents.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
-# Maximum number of k-means iterations.
 _ITERATIONS = 25
 _DIMENSIONS = 128
 

@@ -354,7 +354,6 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
 
 # Empty chat and reply, from which the deltas of an agent's first step are computed.
 _NOTHING = Chat(), Reply("")
-# Errors that a malformed line may raise.
 _UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
 _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 

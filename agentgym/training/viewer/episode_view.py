@@ -39,7 +39,6 @@ NOTES = {
 DROPPED = "dropped"
 # Number of leading characters that a shortened result shares with the original result.
 _SAME_START = 16
-# Default context window of context wrappers, in tokens.
 _WINDOW_BY_DEFAULT = 128_000
 
 
