@@ -21,4 +21,4 @@ class CallRecord(Record, frozen=True):
     answer: str | int
 
     def __deepcopy__(self, memo: object) -> CallRecord:
-        return self  # immutable, so snapshots can share it
+        return self  # snapshots can share an immutable record

@@ -68,7 +68,6 @@ def _canonical(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _leaf(value: object) -> str:
-    """Return `json.dumps(value)`, with a fast path for the most common types."""
     if type(value) is str:
         return encode_basestring_ascii(value)
     if type(value) is int:

@@ -48,7 +48,7 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def movers(self) -> Sequence[str]:
-        """Return the players who make the next, simultaneous moves."""
+        """Return the players who move next; these players move simultaneously."""
 
     @abstractmethod
     def play(self, moves: Mapping[str, Move]) -> str:

@@ -19,7 +19,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "test")
 # With this share, a training reset draws 1.25 instances on average.
 TEST_SHARE = 0.2
 
-# With fewer instances, at most about twenty would be left for testing.
+# With fewer instances, the test split would contain at most about twenty.
 MIN_INSTANCES = 100
 
 # 64 draws contain about 47 different instances out of 100, and about 62 out of 1,000.

@@ -11,7 +11,7 @@ from typing import Any, Self
 class StepInfo:
     """Content of `info["detail"]` in step results and trajectories.
 
-    Fields are attributes or keys: `detail.ended` is `detail["ended"]`.
+    Fields can be read as attributes or keys: `detail.ended` is `detail["ended"]`.
 
     Attributes:
         calls: The number of calls in the last reply.
@@ -20,13 +20,13 @@ class StepInfo:
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if the player
             left, `over_window` if the chat exceeded the model's context window, or a wrapper's
             reason such as `context_overflow`; empty during the episode.
-        score: The world's score, at the end.
+        score: The world's score, set when the episode ends.
         nested: The calls made by the policy's code, whose results the chat does not show.
-        report: The world's report, at the end, or None.
+        report: The world's report, set when the episode ends, or None.
         faults: The unexpected exceptions of this step, which the chat does not show.
-        invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
-            stays.
-        split: The env's split, at the end; empty without a split.
+        invalid: Why the episode is not a valid measurement of the policy, such as a broken scorer.
+            Once set, the reason does not change.
+        split: The env's split, set when the episode ends; empty without a split.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """
 

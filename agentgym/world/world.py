@@ -26,7 +26,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error for a world without a hook or `Config` that a feature requires."""
+    """Error for a world that lacks a hook or a `Config` required by a feature."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -47,8 +47,8 @@ class World(Generic[ConfigT]):
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
         parallel_calls: Whether one reply may contain several calls. Set this to False if
             `optimal_calls` assumes one call per reply.
-        labels_decide: Whether `label_calls` instead of `optimal_calls` decides if a reply is
-            optimal.
+        labels_decide: Whether `label_calls` determines which replies are optimal; if False,
+            `optimal_calls` determines it.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
             first role has all unlisted tools. By default, a `closer` has the tools that end the
@@ -61,8 +61,8 @@ class World(Generic[ConfigT]):
         rng: The only source of randomness.
         instance: A digest of the class and the seed, which reveals nothing about the instance.
         done: Whether the world has ended.
-        turn: The number of used turns, including unreadable replies; the env increments it before
-            each turn.
+        turn: The number of turns used so far, including unreadable replies; the env increments it
+            before each turn.
         max_turns: The turn budget, or None for no limit. The budget may shrink during the episode.
         max_calls: The maximum number of calls per reply, or None for no limit; set before
             `generate`.
@@ -111,7 +111,7 @@ class World(Generic[ConfigT]):
     def score(self) -> float:
         """Return how well the task was done, in [0, 1]; read once, when the episode ends."""
 
-    # Optional hooks of an episode.
+    # General optional hooks.
 
     def report(self) -> Mapping[str, Any]:
         """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""
@@ -149,7 +149,9 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the best expected score without seeing task or results; None to estimate it."""
+        """Return the maximum expected score of a policy that sees neither the task nor results;
+        None means that audits estimate the score.
+        """
         return None
 
     def toolsets(self) -> Sequence[object]:
@@ -157,7 +159,7 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without calls implies, such as a prose answer, or None."""
+        """Return the call implied by a prose answer or another reply without calls, or None."""
         return None
 
     def board(self) -> str:
@@ -173,7 +175,7 @@ class World(Generic[ConfigT]):
     def brief_state(self) -> str:
         """Return the part of a long state that matters for the next steps; by default, `state()`.
 
-        The hint contains only this part if the agent sees its history or has a tool for the rest.
+        State hints contain only this part; an agent without its full history can request the rest.
         Implement `state_chars` too.
         """
         return self.state()
@@ -183,7 +185,7 @@ class World(Generic[ConfigT]):
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next step of an optimal plan in words, without requiring lookahead.
+        """Return the next step of an optimal plan in words; the step must not require lookahead.
 
         The step may refer to `state()` if `with_state` is set.
         """
@@ -194,7 +196,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return an updated task, shown if the history is hidden; None keeps the task."""
+        """Return an updated task, shown if the history is hidden; None keeps the original."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -216,7 +218,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only a task; `max_turns` is None without a stated budget."""
+        """Create a world from a task text; `max_turns` is None if the text states no budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -247,8 +249,8 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and the state as a vector with values in [-1, 1]; instances of one
-        configuration have the same shape.
+        """Return the task and the state as a vector with values in [-1, 1]; the vector has the
+        same shape for all instances of one configuration.
         """
         raise MissingHook(type(self), "features")
 
@@ -272,7 +274,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns and, if unknown, the turn budget."""
+        """Set the number of remaining turns, which becomes the turn budget if none is known."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:
@@ -286,13 +288,12 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
-# Attributes of every world that do not define its instance.
+# Attributes that every world has and that do not define its instance.
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),
 }
 _REQUIRED = ("generate", "rules", "task", "score")
-# The features that require optional hooks.
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
@@ -310,7 +311,7 @@ _FEATURES: Mapping[str, str] = {
 
 
 def phrase(call: ToolCall) -> str:
-    """Return a sentence that asks for a call by name and arguments."""
+    """Return a sentence that asks the agent to make a given call."""
     if not call.arguments:
         return f"Call {call.name}."
     return f"Call {call.name} with {json.dumps(dict(call.arguments), ensure_ascii=False)}."

@@ -15,7 +15,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # spare tokens, because the line's token count varies
-_TRIES = 8  # rounds; two or three rounds usually suffice
+_TRIES = 8  # maximum number of rounds; two or three usually suffice
 
 
 class ContextAwareness(ContextWrapper):

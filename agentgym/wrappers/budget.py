@@ -21,7 +21,7 @@ Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 @dataclass(frozen=True)
 class ContextBudget(Config):
-    """Context window of a stack, which includes the tool documentation in the system message.
+    """Context window, which must also hold the tool documentation in the system message.
 
     Attributes:
         window: The maximum number of tokens of a prompt and its reply together.
@@ -57,7 +57,7 @@ class Trigger(Protocol):
     """Condition that starts an edit, or the target level of an edit."""
 
     def level(self, load: Load) -> float:
-        """Return the load relative to the trigger, which fires at 1.0."""
+        """Return the load relative to the threshold; the trigger fires at 1.0."""
         ...
 
 

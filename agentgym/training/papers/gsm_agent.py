@@ -46,7 +46,7 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Words of a rejection reason that differ between tasks.
+# Matches the parts of a rejection reason that vary between tasks.
 _OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
 Count = Callable[[str], int]
 
@@ -57,13 +57,13 @@ class SearchResult:
 
     Attributes:
         rounds: Turns with at least one executed search.
-        seconds: Wall time from the reset to the end, from the label `seconds`.
-        complete: Whether the results showed all documents of the task.
+        seconds: Wall time of the episode, as recorded in the label `seconds`.
+        complete: Whether the search results included all documents of the task.
         extra: Searches, including requests for further pages, after all documents of the task had
             appeared; NaN if some never appeared.
         early_stops: Stops that the env did not accept: replies without a call and without a number,
             and answers before `min_rounds`.
-        tokens: Completion tokens of turns with a search.
+        tokens: Completion tokens in turns with a search.
     """
 
     success: bool
@@ -78,7 +78,7 @@ class SearchResult:
 
     @property
     def tokens_per_round(self) -> float:
-        """Return the completion tokens per turn with a search."""
+        """Return the mean number of completion tokens per turn with a search."""
         return self.tokens / self.rounds
 
 
@@ -92,8 +92,8 @@ class Metrics:
         ER: Extra searches in search-complete episodes.
         FF: The share of episodes that end with a number.
         PremT: Early stops per episode (a count, not a share).
-        TotTok: Completion tokens of turns with a search.
-        TokR: The mean of tokens per search round, over episodes with a search.
+        TotTok: Completion tokens in turns with a search.
+        TokR: The mean number of tokens per search round, over episodes with a search.
     """
 
     Acc: float
@@ -111,7 +111,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
     `count` counts tokens in replies without token ids; without `count`, token metrics are NaN. An
-    episode of another world raises `ValueError`.
+    episode of a world other than SearchWorld raises `ValueError`.
     """
     report = search_report(trajectory)
     log = report["searches"]

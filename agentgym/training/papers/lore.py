@@ -1,4 +1,4 @@
-"""LORE's benchmark (TaskWeaver, section 4): accuracy by operations and height, and failures."""
+"""LORE's benchmark (TaskWeaver, section 4): accuracy by task size, and kinds of failure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     for difficulty in DIFFICULTIES
 }
 
-# With ten episodes per bin, Wilson's interval extends at most 26 points to either side.
+# With ten episodes per bin, the half-width of Wilson's interval is at most 26 points.
 _LEAST = 10
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {
@@ -56,7 +56,7 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
-# Explicit ticks, because matplotlib would draw only one tick per decade.
+# Set the ticks explicitly, because matplotlib would draw only one tick per decade.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
@@ -76,7 +76,7 @@ def is_lore(episode: Result) -> bool:
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return LORE's results by world and label; labels name the arm, the context or both."""
+    """Return LORE's results by world and label; each label names an arm, a context or both."""
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
     rows = [
@@ -125,8 +125,8 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return the accuracies by operations or height; neighbouring bins of heights are merged until
-    each bin contains ten episodes.
+    """Return accuracies by task size (`operations` or `height`); neighbouring bins of heights
+    are merged until each bin contains ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -146,7 +146,7 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return each world's accuracy by operations and height, and its failures."""
+    """Return each world's accuracy by task size, and its failures."""
     tables = []
     for world, arms in lines(results).items():
         tables += [_curve_table(world, arms, by) for by in WIDTHS]

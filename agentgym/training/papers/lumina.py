@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
 }
 
-# Success rate without oracles at which figure 6 compares policies (section 4.4).
+# Figure 6 compares policies at these success rates without oracles (section 4.4).
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
 
 register_paper(

@@ -26,10 +26,9 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Number of graph nodes for the full database; scales with the square root of its size.
+# The number of graph nodes scales with the square root of the number of documents.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
-# Maximum k-means iterations; most clusterings converge earlier.
 _ITERATIONS = 25
 _DIMENSIONS = 128
 
@@ -188,7 +187,7 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table of means per setting; values in `shares` are shown in %."""
+    """Return a table of means per setting; `shares` names the values to show in %."""
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
         for setting, row in means.items()

@@ -18,8 +18,7 @@ from agentgym.training.rollout.models.prefixes import logits_at, shared_groups, 
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    `tensor[batch.sampled]` returns the values of sampled tokens in step order; `place` is the
-    inverse.
+    `tensor[batch.sampled]` lists values of sampled tokens in step order; `place` reverses this.
 
     Attributes:
         attended: 1 for tokens, 0 for padding.
@@ -47,7 +46,7 @@ class Batch:
     def passes(
         self, size: int, *, share: bool, device: torch.device | str | None = None
     ) -> Iterator[tuple[torch.Tensor, Self]]:
-        """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
+        """Yield batches of at most `size` rows (0 for no limit), each with its row indices.
 
         With `share`, rows with long shared prefixes are computed together; other rows are batched
         by length.
@@ -159,8 +158,8 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return one value per episode: the share of each of its tokens in the objective.
 
     With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
-    The shares of all tokens sum to 1; with `constant`, to the mean episode length divided by
-    `most`.
+    The shares of all tokens sum to 1; with `constant`, they sum to the mean episode length
+    divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -174,12 +173,12 @@ def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> to
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return experience from an older policy, corrected by the current log-probabilities.
+    """Return an older policy's experience with corrected advantages and new `logprobs`.
 
     Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
     importance sampling: Espeholt et al. 2018, section 4.1).
     """
-    # Later probability ratios, which are clipped, are relative to the new log-probabilities.
+    # The clipped objective then computes its ratios relative to the new log-probabilities.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)

@@ -24,8 +24,8 @@ class CloningConfig(TrainerConfig):
 
     Attributes:
         episodes: Demonstrations per step; each is used once.
-        min_reward: Minimum reward of the demonstrations to clone; None to clone all. With a
-            model as the teacher, this is rejection fine-tuning.
+        min_reward: Minimum reward of the demonstrations to clone; None to clone all. If the
+            teacher is a model, filtering by reward is rejection fine-tuning.
     """
 
     episodes: EpisodeCount = 64

@@ -30,7 +30,7 @@ Rate = Annotated[float, Field(gt=0.0, le=10.0)]
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuneConfig(TaskConfig):
-    """Options of `FineTuning`. Training and evaluation use instances of different splits.
+    """Options of `FineTuning`. Training and evaluation use instances from different splits.
 
     Attributes:
         model: A transformers folder, a GGUF file, or `smollm2`.
@@ -41,17 +41,17 @@ class FineTuneConfig(TaskConfig):
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
         importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
-        level: The unit of advantages in GRPO, `episode` or `turn`.
+        level: The unit to which GRPO's advantages apply, `episode` or `turn`.
         curriculum: `none` rotates through all tasks. `horizons` moves to longer tasks once a
             step's success rate reaches `threshold`. `hints` gradually replaces the last arm with
             the first.
         clone_rate: The learning rate of cloning; None for a default that depends on `lora`.
         rl_rate: The learning rate of GRPO; None for a default that depends on `lora`.
         save_every: Steps between checkpoints.
-        curve_episodes: Episodes per point of the curve, played in the first arm and context.
+        curve_episodes: Episodes per point of the learning curve, in the first arm and context.
         eval_arms: Arms evaluated before and after training; None for the training arms.
         eval_horizons: Horizons evaluated before and after training; None for the training horizons.
-        episodes: Episodes per cell before and after training; 0 skips the evaluations.
+        episodes: Evaluation episodes per cell, before and after training; 0 skips the evaluations.
         dtype: See `ModelOptions`, which also describes `device`. If all weights are trained, the
             default is `float32`.
         batch_size: The maximum number of concurrent episodes.

@@ -46,9 +46,9 @@ class LearnConfig(TaskConfig):
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.
-        hint_steps: Further cloning steps in all arms and contexts in turn; skipped if there is one
-            arm and one context.
-        rl_steps: GRPO steps in all arms and contexts in turn.
+        hint_steps: Further cloning steps, which rotate through all arms and contexts; skipped if
+            there is only one arm and one context.
+        rl_steps: GRPO steps, which rotate through all arms and contexts.
         groups: Instances per GRPO step, each with eight episodes.
         evaluations: The number of evaluations, with checkpoints, in each of the three phases.
         episodes: Held-out episodes per evaluation.
@@ -132,8 +132,8 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # A loaded tokenizer has other settings than a new one, but a resumed run must write the
-        # same files.
+        # Load the tokenizer even in a new run: loading changes its settings, and a resumed run
+        # must write the same files.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:

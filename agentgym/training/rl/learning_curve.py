@@ -118,9 +118,9 @@ class PhasedRun(Generic[ConfigT]):
         """Train to the end, save the model and return the learning curve.
 
         Raises:
-            RunLockedError: Another process writes to the folder.
+            RunLockedError: Another process is writing to the folder.
             DamagedFileError: A checkpoint or a log is unreadable.
-            ValueError: The teacher solves no task, or an extra is missing.
+            ValueError: The teacher solves no task, or an optional dependency is missing.
         """
         with RunLock(self.out):
             self._run(on_progress)

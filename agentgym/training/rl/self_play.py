@@ -57,12 +57,12 @@ def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
 class SelfPlay(GRPO):
     """GRPO for teams whose members compete.
 
-    Against `past` or a named policy, the model plays each seat in turn, and only its replies are
-    trained. Rewards are compared among a seat's episodes on the same instance against the same
-    opponent. Snapshots are models in the folder `past`, each in a subfolder named by its step.
+    Against `past` or a named policy, the model plays each seat in turn, and training uses
+    only its replies. Rewards are compared among a seat's episodes on the same instance against the
+    same opponent. Snapshots are models in the folder `past`, each in a subfolder named by its step.
 
     Raises:
-        ValueError: There is no folder for the snapshots, or the env has one seat.
+        ValueError: There is no folder for the snapshots, or the env has only one seat.
     """
 
     config: SelfPlayConfig

@@ -47,7 +47,7 @@ class Trainer(Generic[ConfigT]):
         env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in the folder.
         curriculum: Selects the env of each step, and replaces `env`.
-        opponents: Policies of a team's seats that are not trained.
+        opponents: The policies that play a team's untrained seats.
 
     Attributes:
         step: The completed steps.
@@ -97,7 +97,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
-        """Yield forward passes of rows, with the row indices."""
+        """Yield batches for forward passes, each with its row indices."""
         size = self.config.micro_batch
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
@@ -219,7 +219,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint's state, or raise `DamagedFileError`."""
-    # Load tensors to the CPU, because the checkpoint's device may not exist here.
+    # Load tensors to the CPU, because this machine may lack the checkpoint's device.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
@@ -280,7 +280,7 @@ class MetricsLog:
     """Writes each step's metrics to `metrics.jsonl`, one JSON object per line, and to the selected
     loggers.
 
-    When a run resumes, later lines are removed, because their steps are repeated.
+    When a run resumes, the lines of steps that will be repeated are removed.
     """
 
     def __init__(self, out: Path | None, step: int, config: TrainerConfig) -> None:
@@ -301,7 +301,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write a step's metrics, and failures by seed."""
+        """Write a step's metrics and its failures by seed."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}

@@ -39,7 +39,7 @@ class TaskConfig(Config):
         window: The context window in tokens. If None, tasks with a context strategy use the window
             of LOCA-bench, and other tasks have no limit.
         teacher: The policy to clone, with its options, named as in `PolicyConfig`.
-        opponents: Policies of seats that are not trained, named as in `PolicyConfig`.
+        opponents: Names of policies (see `PolicyConfig`) for the seats that are not trained.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the learning curve
             then shows scores against the teacher, where a draw counts half.
         evaluations: The number of evaluations in each phase.
@@ -89,7 +89,7 @@ class TaskConfig(Config):
             return agents_of(env)
 
     def make_opponents(self) -> dict[str, UserPolicy]:
-        """Return the policies of the seats that are not trained."""
+        """Return the policies that play the untrained seats."""
         made = {
             text: adapt(PolicyConfig(text, self.seed).make(self.world))
             for text in self.opponents.values()
@@ -97,7 +97,7 @@ class TaskConfig(Config):
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return (arm, context) pairs: all arms in the first context, the first arm in others."""
+        """Pair all arms with the first context, and the first arm with the other contexts."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
@@ -129,7 +129,7 @@ class TrainerConfig(Config):
     """Options common to all trainers.
 
     Attributes:
-        steps: Rounds of collecting and updating.
+        steps: The number of rounds, each of which collects episodes and updates the model.
         learning_rate: AdamW's peak learning rate, reached after `warmup` steps; the rate then falls
             linearly to a tenth.
         warmup: Steps over which the learning rate rises.
@@ -171,18 +171,18 @@ class GRPOConfig(TrainerConfig):
     Attributes:
         groups: Instances per step.
         group_size: Episodes per instance.
-        resample: Rounds that replace instances whose episodes all have the same reward, as in DAPO
-            (Yu et al. 2025, section 3.2).
+        resample: The maximum number of rounds that replace instances whose episodes all have the
+            same reward, as in DAPO (Yu et al. 2025, section 3.2).
         baseline: The value subtracted from a reward. `grpo` subtracts the group's mean and divides
-            by the group's population standard deviation. `mean` omits the division (Liu et al.
-            2025). `rloo` subtracts the mean of the group's other episodes, and `reinforce` the mean
-            of all episodes.
-        level: The unit of advantages, `episode` or `turn`; see `advantages`.
+            by the group's population standard deviation. `mean` only subtracts the group's mean
+            (Liu et al. 2025). `rloo` subtracts the mean of the group's other episodes, and
+            `reinforce` the mean of all episodes.
+        level: The unit to which advantages apply, `episode` or `turn`; see `advantages`.
         label_reward: The additional reward of each step labelled optimal, for envs with
             `labels=True`.
         gamma: The discount per turn, used only at the turn level.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: The clipping distance above 1, if different (DAPO, section 3.1).
+        clip_high: The clipping distance above 1, if not `clip` (DAPO, section 3.1).
         ratio: The unit of clipping: each `token`, or each `reply`, with the geometric mean over the
             reply's tokens (GSPO, Zheng et al. 2025).
         weight: How tokens are weighted. With `episode`, all episodes have equal weight; with

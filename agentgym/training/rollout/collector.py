@@ -39,9 +39,9 @@ LINGER = 0.1
 class Collector:
     """Plays many episodes of one env concurrently, in slots that stay open between calls.
 
-    If an env raises, a worker dies or a slot times out, only the affected episode fails. A failed
-    episode is retried up to `retries` times with the same seed, because a new seed would bias the
-    sample against long episodes. If all attempts fail, or if the policy does not reply, the
+    If an env raises an error, a worker dies or a slot times out, only the affected episode fails.
+    A failed episode is retried up to `retries` times with the same seed, because a new seed would
+    bias the sample against long episodes. If all attempts fail, or the policy does not reply, the
     trajectory is truncated and has a `failure`. With `lockstep`, the env's exceptions propagate.
 
     Args:
@@ -123,7 +123,7 @@ class Collector:
                 Episodes in the file with the same env and labels are yielded instead of being
                 played again, unless they failed.
             labels: The trajectories' labels.
-            ordered: Whether to yield trajectories in seed order. Otherwise, short episodes come
+            ordered: Whether to yield trajectories in seed order. If False, short episodes come
                 first, which biases early results.
 
         Raises:

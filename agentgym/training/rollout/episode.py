@@ -55,7 +55,7 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the trajectory so far, truncated after a failure."""
+        """Return the trajectory so far; after a failure, it is marked as truncated."""
         return Trajectory(
             self.spec,
             self.seed,

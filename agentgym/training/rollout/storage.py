@@ -99,7 +99,7 @@ class RunLock:
             self._close()
 
     def check(self) -> None:
-        """Raise `RunLockedError` if another writer holds the lock; write nothing."""
+        """Raise `RunLockedError` if another writer holds the lock, without writing to the file."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,

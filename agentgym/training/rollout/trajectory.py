@@ -51,9 +51,9 @@ class Trajectory:
             `spec`, `seed` and the replies determine the episode.
         last: The chat after the last step; in a team, the chat of the agent that took that step.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: The reason why the episode does not measure the policy, such as a dead worker, an
-            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
-            neither scored nor trained on.
+        failure: The reason why the episode is not a valid measurement of the policy, such as a
+            dead worker, an unresponsive endpoint or an invalid episode (`StepInfo.invalid`).
+            Failed episodes are neither scored nor trained on.
     """
 
     spec: str
@@ -243,7 +243,7 @@ class TrajectoryLog:
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
     ) -> Iterator[Trajectory]:
-        """Yield an env's trajectories with these labels.
+        """Yield an env's trajectories with the given labels.
 
         Raises:
             OtherRunError: The log contains another env with these labels or, with `alone`, any
@@ -354,7 +354,6 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
 
 # Empty chat and reply, from which the deltas of an agent's first step are computed.
 _NOTHING = Chat(), Reply("")
-# Errors that a malformed line may raise.
 _UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
 _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 

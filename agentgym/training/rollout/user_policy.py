@@ -102,7 +102,7 @@ class UserPolicy:
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # so that `limit` requests stay in flight
+            return 2 * limit  # keep `limit` requests in flight
         return CONCURRENCY if self.awaitable else 1
 
     @property

@@ -39,7 +39,6 @@ NOTES = {
 DROPPED = "dropped"
 # Number of leading characters that a shortened result shares with the original result.
 _SAME_START = 16
-# Default context window of context wrappers, in tokens.
 _WINDOW_BY_DEFAULT = 128_000
 
 
@@ -118,8 +117,8 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has seen, at fixed positions. `new` contains the messages first
-    shown by the last update.
+    """All messages that one agent has seen; each message keeps its position. `new` contains the
+    messages first shown by the last update.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
@@ -317,7 +316,7 @@ class _Builder:
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
         """Attach to each reply its tool results, which are in the agent's next chat. If the last
-        chat is the first to show earlier turns' results, those results are stored as `hidden`.
+        chat is the first to show the results of earlier turns, store these as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

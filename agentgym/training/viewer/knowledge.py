@@ -20,7 +20,6 @@ from agentgym.oracles.communication import describe_action
 from agentgym.text.messages import TASK_ID, ToolCall
 from agentgym.world.seated import COMMITTED
 
-# Prefixes of results that report calls without effect.
 _REFUSED = ("error:", "The referee:")
 _WAITED = "You wait."
 _LOG_TAG = "team"

@@ -120,7 +120,7 @@ class KeptReplies:
             del self._items[next(iter(self._items))]
 
     def find(self, message: Message) -> list[Item]:
-        """Return a message's API items with its call ids; empty if unknown or if the calls differ."""
+        """Return a message's stored API items with its call ids; empty if call counts differ."""
         items = self._items.get(message.raw, ())
         ids = [call.id for call in message.calls]
         if sum(item["type"] == self._call_type for item in items) != len(ids):

@@ -267,7 +267,7 @@ class Dispatcher:
         self._broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # The limit is twice the number of slots, because a temporary fault may affect all slots.
+        # Allow twice as many failures as slots, because a temporary fault may affect all slots.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last cause: {failure.cause}"

@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # the process then closes its envs and exits
+        self._connection.close()  # makes the process close its envs and exit
         if not self._join():
             self.kill()
             self._join()

@@ -36,7 +36,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 THREADS = 512
 # Threads that the pool starts before it measures whether the interpreter is busy.
 FEW_THREADS = 4
-# Seconds to measure CPU use, negligible for tools slow enough to need a thread.
+# Seconds for which CPU use is measured, a negligible time for tools that need a thread.
 PROBE = 0.003
 
 

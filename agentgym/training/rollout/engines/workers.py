@@ -268,7 +268,7 @@ class Worker:
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # If the worker was killed because of a slot that has answered since, no slot failed.
+        # If the worker was killed because of a slot that has since answered, no slot failed.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)

@@ -47,7 +47,7 @@ class TokenPolicy:
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Reseed the sampler with a mix of the policy's seed and `number`."""
+        """Reseed the sampler with a seed derived from the policy's seed and `number`."""
         (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.sampler.seed(int(mixed))
 

@@ -62,7 +62,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
     numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
     # The index of a shared token is taken from the nearest earlier row that introduced the token.
     places = torch.where(new, numbers, 0).cummax(0).values
-    # In this order, a token's descendants are contiguous and directly follow the token.
+    # In the inputs, a token's descendants are contiguous and directly follow the token.
     ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
     order = torch.arange(int(new.sum()), device=ids.device)
     last = order.scatter_reduce(0, places[tokens], ends[tokens], "amax")

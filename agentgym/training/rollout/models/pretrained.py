@@ -95,12 +95,12 @@ def load_model(
 
     Raises:
         OSError: The folder contains no model.
-        ValueError: An extra is missing, or a file is malformed.
+        ValueError: An optional dependency is missing, or a file is malformed.
     """
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            for name in ("accelerate", "gguf"):  # GGUF files require both packages
+            for name in ("accelerate", "gguf"):
                 importlib.import_module(name)
     with _no_bars(), _named_faults(source.folder):
         if (source.folder / ADAPTER).is_file():

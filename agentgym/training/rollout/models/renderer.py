@@ -74,7 +74,7 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # If a template mentions the role `system` but omits the message, this is intentional.
+        # If a template mentions the role `system` but omits the message, the omission is intended.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (
