@@ -91,7 +91,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # This step converts call arguments, which fails for a 5,000-digit integer.
+            # `resume` converts call arguments, and cannot convert a 5,000-digit integer.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception would surface only at the code's next call, after more printing.
+            # An exception raised here would surface only at the next call, after more output.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
@@ -156,10 +156,10 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # limits the number of processes that threads start
+_MAX_WORKERS = 64  # maximum number of worker processes, even with more threads
 _STARTING = threading.Lock()
 _POOLS: dict[int, Any] = {}  # at most one pool, keyed by process id
-# All other OS requests give the same answer in every run.
+# Besides these two, every OS request gives the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -178,7 +178,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 def _stub(name: str) -> Callable[..., str]:
     def stub(*args: Any, **kwargs: Any) -> str:
-        raise AssertionError(f"the host's loop must answer calls of {name}")
+        raise AssertionError(f"the host must answer calls to {name}")
 
     stub.__name__ = name
     return stub

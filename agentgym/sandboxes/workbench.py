@@ -37,7 +37,7 @@ from agentgym.sandboxes.program_run import (
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
-# packages that programs can import, besides the standard library, with their dependencies
+# third-party packages that programs can import, including their dependencies
 PACKAGES = (
     *(
         "PIL",
@@ -75,7 +75,7 @@ _TOP_BYTES, _TMP_BYTES = (
     64 * 2**20,
 )  # larger than the limit on returned files, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
-_OPEN_FILES = 256  # per process: enough for libraries and a script's files
+_OPEN_FILES = 256  # open files per process, enough for libraries and a script's files
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ _ENVIRONMENT = {
     "PYTHONPATH": _PACKAGES,
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
-    "OPENBLAS_NUM_THREADS": "1",  # each thread would count against the memory limit
+    "OPENBLAS_NUM_THREADS": "1",  # more threads would use up the memory limit
     "TZ": "UTC",
     "LC_ALL": "C.UTF-8" if _LOCALE.is_dir() else "C",
 }

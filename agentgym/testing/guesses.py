@@ -42,7 +42,7 @@ class Selector:
 
     Attributes:
         source: The text to read: `task`, or `result` for the results of the last reply.
-        unit: The kind of part: `words`, `numbers` or `segments` between separators.
+        unit: What to select: `words`, `numbers` or `segments` between separators.
         mark: A word that the selected line must contain; empty for any line.
     """
 
@@ -94,7 +94,7 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text, separated by commas or written as bullets."""
+    """Return the longest comma-separated or bulleted list of options in a text."""
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
     bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
@@ -218,7 +218,7 @@ class Guess:
 
 
 def learn_guess(examples: Sequence[Example]) -> Guess:
-    """Return a guesser with the feature that performs best on held-out examples."""
+    """Return a guesser based on the feature that performs best on held-out examples."""
     lessons = list(_lessons(examples))
     halves = lessons[::2], lessons[1::2]
 

@@ -17,7 +17,7 @@ STRINGS: tuple[str, ...] = (
     "\ud83d\ude00",
     *("9" * 400, "(?:" * 60, "=" + "1+" * 120 + "1", "a/" * 100, "x" * 300),
 )
-# argument values as source text, because JSON or Python cannot represent them
+# argument values as raw text, because JSON or Python cannot represent some of them
 LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),

@@ -88,7 +88,7 @@ class Vocabulary:
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value with the given type and name; the name `course_id` falls back to `id`."""
+        """Return a known value of this type and name; names like `course_id` fall back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -99,8 +99,8 @@ class Vocabulary:
 class ReplyGenerator:
     """Generator of one episode's replies, mostly in the given dialect.
 
-    Each episode continues the list of hostile values about where the previous episode stopped, so a
-    few hundred replies cover the whole list.
+    Each episode resumes the list of hostile values roughly where the previous episode stopped, so a
+    few hundred replies use the whole list.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:

@@ -285,7 +285,7 @@ class Chat(Record, frozen=True):
         return self.extend(messages)
 
     def extend(self, messages: Sequence[Message]) -> Chat:
-        """Return this chat followed by a sequence, in O(new messages)."""
+        """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # `_shared`, inlined for speed
             shared = Messages(shared)

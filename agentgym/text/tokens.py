@@ -67,7 +67,7 @@ class TokenCounter:
 
     Args:
         name: The vocabulary's name, with which `counter` restores the counter after pickling.
-        length: A function that returns the number of tokens of a text.
+        length: A function that returns the number of tokens in a text.
     """
 
     def __init__(self, name: str, length: Callable[[str], int]) -> None:

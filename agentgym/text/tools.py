@@ -102,8 +102,8 @@ class Toolset:
 
     Attributes:
         episode_state: The names of the attributes that snapshots save.
-        tool_order: All tools in listing order; by default, definition order, followed by the parts'
-            tools.
+        tool_order: The names of all tools in listing order; by default, tools in definition order,
+            followed by the parts' tools.
         parts: Objects with further `@tool` methods, which keep all their state in the toolset.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.

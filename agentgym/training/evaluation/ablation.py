@@ -180,7 +180,7 @@ class Ablation(Config):
     ) -> Trajectory:
         """Play one episode. A policy error fails the episode; only a fatal `PolicyError` is raised.
 
-        If `shared`, the player's token usage includes other episodes and is not recorded.
+        If `shared`, the player's token usage includes other episodes' tokens and is not recorded.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))

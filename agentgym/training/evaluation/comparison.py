@@ -37,8 +37,8 @@ from agentgym.training.evaluation.tables import (
 
 # Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# A size is near enough to `LEVEL` if the interval of its success rate contains `LEVEL` and extends
-# less than this distance to either side.
+# A size suits a comparison if the interval of its success rate contains the target rate and both
+# bounds are less than this distance from the target rate.
 NEAR = 0.25
 
 
@@ -229,8 +229,8 @@ def find_levels(
     """Return, for each policy and world, the size at which success without oracles is nearest to
     the target.
 
-    Ties go to the smaller size; `by_world` overrides the target. Raise `ValueError` if
-    a world has no episodes without oracles.
+    Ties go to the smaller size; `by_world` sets other targets for its worlds. Raise
+    `ValueError` if a world has no episodes without oracles.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything

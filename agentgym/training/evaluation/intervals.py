@@ -275,7 +275,7 @@ def _unbias(size: int, clusters: int) -> float:
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return means by cell and seed; append each mean's smallest possible change to `steps`."""
+    """Return means by cell and seed; add the smallest possible change of each mean to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:

@@ -76,8 +76,8 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Score an episode recorded with `StepOptimality`; an episode that exceeded the window is
-    unsolved.
+    """Score an episode recorded with `StepOptimality`; an episode that exceeded the window
+    counts as unsolved.
 
     Raises:
         ValueError: The trajectory has a `failure`, has no steps, or lacks the label for world, arm

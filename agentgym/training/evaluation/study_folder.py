@@ -146,7 +146,7 @@ class Study:
         return place, cell
 
 
-@functools.cache  # `Ablation` validates all its cells
+@functools.cache  # cached because `Ablation` validates all its cells
 def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 

@@ -81,7 +81,7 @@ class WorldObservation(Observation):
     """Change of the chat since the previous observation.
 
     Attributes:
-        keep: How many messages of the previous observation remain.
+        keep: The number of messages kept from the previous observation.
         messages: The new messages that follow, as chat-completions dicts with their `id`.
         tools: The tool schemas if they have changed; None otherwise.
     """

@@ -84,7 +84,7 @@ class Plan(Config):
         lengths: The benchmark's length names, or numbers of tokens.
         samples: Maximum samples per setting, length and task; None for the paper's numbers (25 at
             other lengths).
-        published: Whether the tool and the codes have the names of the published prompts.
+        published: Whether to use the tool name and the codes of the published prompts.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
