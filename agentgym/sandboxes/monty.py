@@ -27,7 +27,7 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 class MontySandbox:
     """Monty, an interpreter for a subset of Python, run in shared worker processes.
 
-    The interpreter provides no files, sockets, processes, environment or foreign modules.
+    The interpreter provides no files, sockets, processes, environment or third-party modules.
     """
 
     requirement: ClassVar[str] = "code"

@@ -1,7 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
 Each run has its own in-memory copy of the files at `/workspace` and returns the copy when it ends.
-Nothing is written on the host. A run has no network access, and ends by killing its processes.
+Nothing is written on the host. A run has no network access. When it ends, its processes are killed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # larger than the limit on returned files, to leave space for temporary files
+)  # folder sizes; larger than the limit on returned files, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
 _OPEN_FILES = 256  # open files per process, enough for libraries and a script's files
 

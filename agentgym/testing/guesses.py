@@ -32,7 +32,7 @@ _LINE_CHARS = 2_000
 _TEXT_CHARS = 40_000
 # number of rules to keep per feature value
 _RULES = 10
-# number of positions to read from a prompt, which usually starts or ends with budgets and sizes
+# this many numbers at a prompt's start, and fewer at its end, become features
 _PLACES = 8
 
 
@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules without a marker word that find an answer."""
+    """Yield the rules that find an answer without a marker word."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))
@@ -225,7 +225,7 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first and simplest feature
+    return _fit(max(FEATURES, key=hits), lessons)  # the first feature wins ties
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:

@@ -11,7 +11,7 @@ from string import Template
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values. In the JSON file, the surrogate pair would become one character.
+# Argument values. The surrogate pair is not in the JSON file, because parsing would merge it.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",

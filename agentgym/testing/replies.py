@@ -33,7 +33,7 @@ _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
 _HOSTILE_TEXTS = 0.1
 # approximate number of hostile strings used in an episode of forty replies
 _VALUES_PER_EPISODE = 40
-# Probability that a call may end the episode; it is small, so that most episodes last long.
+# Probability that a call may end the episode; a small value keeps most episodes long.
 _FINAL_SHARE = 0.04
 _MAX_REPLY = 200_000
 

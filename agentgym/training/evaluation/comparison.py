@@ -45,8 +45,8 @@ NEAR = 0.25
 def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
-    Policies share a column only if name, policy and settings agree. A cell in two folders counts
-    once, with a warning.
+    Policies share a column only if name, policy and settings agree. A cell that occurs
+    in two folders counts once and causes a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two folders measure a world's sizes

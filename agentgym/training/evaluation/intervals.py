@@ -6,7 +6,7 @@ Two seeds also share a cluster if a policy had the same first prompt and reply f
 depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
 Estimates use only the episodes that were played. Worst and best rates count all missing episodes
-as failed or as solved.
+as failed and as solved, respectively.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
-# For each metric, an episode's value and the smallest change of that value; None if undefined.
+# Functions that return an episode's value and that value's smallest change; None if undefined.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep the instances that both sides played; compare policies unpaired if there are none."""
+    """Keep the instances that both sides played; if there are none, compare policies unpaired."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))

@@ -71,7 +71,7 @@ class WorldAction(Action):
     @model_validator(mode="before")
     @classmethod
     def _read_reply(cls, data: Any) -> Any:
-        """Accept an object without `text`, because some clients decode a reply that is JSON."""
+        """Accept an object without `text`, because some clients parse a JSON reply."""
         if isinstance(data, Mapping) and "text" not in data:
             return {"text": json.dumps(data, ensure_ascii=False)}
         return data
@@ -162,8 +162,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
             seed: None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
             split: The name of a split; by default, the split of the previous episode.
-            index: The number of a task in the split, which replaces the seed; `IndexError` if out
-                of range.
+            index: A task's index in the split, used instead of a seed; `IndexError` if out of
+                range.
             form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
                 `Tool`.
         """
