@@ -167,7 +167,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Name lookups also suspend the run. Allow two suspensions per call, and 1,000 other lookups.
+    # Calls and name lookups suspend a run: allow two suspensions per call, and 1,000 more.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,

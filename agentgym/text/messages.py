@@ -268,7 +268,7 @@ class Messages(Sequence[Message]):
 class Chat(Record, frozen=True):
     """A policy's observation: the messages and the schemas of the available tools.
 
-    A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
+    Copying returns the same object, because Gymnasium's vector envs deep-copy every observation.
 
     Attributes:
         agent: The team agent that sees the chat, if any; models never see it.

@@ -236,8 +236,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must check the call.
 
-    msgspec silently keeps only the last member of a repeated name. To detect repeated names, the
-    function compares the number of colons in the JSON text and in the dict.
+    msgspec silently keeps only the last of several members with one name. To detect repeated names,
+    the function compares the number of colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

@@ -21,7 +21,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-# On PyPI, `agentgym` is another project.
+# On PyPI, `agentgym` is a different project.
 DISTRIBUTION = "agentgym-suite"
 
 

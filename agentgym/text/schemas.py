@@ -23,7 +23,7 @@ def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str,
 
 
 def described(hint: Any, description: str) -> Any:
-    """Return a type annotated with a description, which its JSON Schema shows."""
+    """Return a type annotated with a description that appears in its JSON Schema."""
     return Annotated[hint, Field(description=description or None)]
 
 

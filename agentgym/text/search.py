@@ -92,7 +92,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function named `wordllama` or `package.module:function`."""
+    """Load the embedding function `wordllama` or `package.module:function`, or raise ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")

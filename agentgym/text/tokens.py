@@ -84,18 +84,18 @@ class TokenCounter:
         return counter, (self.name,)
 
     def length(self, text: str) -> int:
-        """Count the tokens of a text."""
+        """Count the tokens in a text."""
         return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
-        """Count the tokens of a message, including its markup."""
+        """Count the tokens in a message, including its markup."""
         calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
         texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """Count the tokens of all messages, in O(new messages)."""
+        """Count the tokens in all messages, in O(new messages)."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0

@@ -20,7 +20,7 @@ from pydantic_core import ValidationError, to_jsonable_python
 # Maximum JSON length of a call's arguments; every file of a task is shorter.
 MAX_CALL_CHARS = 262_144
 
-# Far below the recursion limit of JSON decoders.
+# Maximum nesting depth, far below the recursion limit of JSON decoders.
 MAX_DEPTH = 64
 
 # Errors stay in the context, so long values are quoted only in part.

@@ -73,7 +73,7 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Episodes are grouped by the fields of `Result` that `by` names. The metrics are `success`,
+    `by` lists the fields of `Result` by which episodes are grouped. The metrics are `success`,
     `step_accuracy` (an episode's share of optimal steps), `alive_step_accuracy` (only among steps
     taken while success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes
     without the metric are omitted; if all are omitted, the value is nan.
