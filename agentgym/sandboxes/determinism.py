@@ -23,7 +23,7 @@ STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size limit of the folder, of which the struct and two pipes use one page
 
-# Unlike the variable LD_PRELOAD, this file also affects programs with a changed environment.
+# Unlike LD_PRELOAD, /etc/ld.so.preload also affects programs with a changed environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # the C struct's start, real start, seed and elapsed time

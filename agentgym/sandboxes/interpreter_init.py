@@ -65,7 +65,6 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows fewer characters and frames than these limits allow.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 

@@ -68,7 +68,7 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# The processes lack the host's user, group, capabilities and terminal, and end when the host ends.
+# Processes lack the host's user, group, capabilities and terminal, and end with the host process.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     "--new-session --die-with-parent --clearenv --hostname localhost"
@@ -211,7 +211,7 @@ class ConfinedProcess:
                 inputs.append(inherited.enter_context(_pipe_of(content)))
                 return str(inputs[-1].fileno())
 
-            first: list[str] = []  # must precede the options that make the folders read-only
+            first: list[str] = []  # these options must precede those that make folders read-only
             for path, content in scripts.items():
                 first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
             options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]

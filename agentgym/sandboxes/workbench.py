@@ -151,7 +151,6 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# Checks that the shell and the interpreter start and see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
@@ -163,7 +162,6 @@ def _scripts() -> Mapping[str, bytes]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
     find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()

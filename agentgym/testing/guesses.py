@@ -225,7 +225,7 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # the first feature wins ties
+    return _fit(max(FEATURES, key=hits), lessons)
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:

@@ -88,7 +88,6 @@ class Vocabulary:
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a known value of this type and name; names like `course_id` fall back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
