@@ -58,7 +58,7 @@ class AuditConfig(Config):
 
     Attributes:
         world: The id of a world or preset.
-        seeds: Number of episodes per policy; if 60 of 60 fail, the interval ends below 0.10.
+        seeds: Number of episodes per policy; if 60 of 60 fail, the interval stays below 0.10.
         demonstrations: The number of episodes from which shortcuts learn.
         options: Options of the world.
         splits: Whether to learn on the train split and audit on the test split; otherwise, both

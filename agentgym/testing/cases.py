@@ -80,7 +80,7 @@ class Report:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id of worlds, presets and teams."""
+    """Return the ids of all registered worlds, presets and teams."""
     load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 

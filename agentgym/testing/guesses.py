@@ -244,7 +244,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Break ties by performance on all feature values.
+    # Rank rules with equally many hits by their hits on all feature values.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

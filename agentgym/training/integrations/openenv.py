@@ -319,7 +319,7 @@ def _app(stack: Stack, max_sessions: int, idle_seconds: float) -> FastAPI:
 
 
 def _record(message: Message) -> dict[str, Any]:
-    """Return a message without image descriptions, which a policy must not see."""
+    """Return a message without its image descriptions, because policies must not see them."""
     images = tuple(Image(image.png) for image in message.images)
     return replace(message, images=images).to_dict()
 

@@ -256,7 +256,7 @@ def rollout_func(
 
     Raises:
         ValueError: `rows_per_episode` is out of range, or the world shows images. The returned
-            function raises `ValueError` if the prompts of a process do not form whole episodes.
+            function raises `ValueError` unless a process receives all prompts of an episode in a row.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images(_ROLLOUT, gymnasium.make(spec))
