@@ -1,7 +1,7 @@
 """Measure the cost of generating AgentLongBench logs of different lengths: `python
 benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Logs use the table of all items, and each length runs in a separate process. Times are CPU times.
+Logs draw from the full item table, and each length runs in a separate process. Times are CPU times.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 The script plays each task's reference plan. The columns show the number of steps, the maximum
 length in characters of all known facts and of a state hint, and the number of steps with a partial
-hint. The last column shows the share of the known words needed for the next call that a partial
-hint contains.
+hint. The next call needs some of the known words; the last column shows which share of these words
+a partial hint contains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure how storage, transfer and memory per step grow with the length of episodes with token
 ids: `python benchmarks/growth.py` (needs the extra `train`).
 
-The last columns show the size if every step stored the whole prompt. Sizes are exact, but only the
+The last columns show what the size would be if every step stored the whole prompt. Sizes are exact, but only the
 ratios of the CPU times are meaningful.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row; the third and all later columns are per step."""
+    """Return a table row."""
     played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]

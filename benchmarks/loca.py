@@ -6,8 +6,8 @@ take at most 100 ms. The other columns show the time to execute the reference pl
 final state.
 
 The argument `resets [TASK …]` measures only the time to draw and reset states. `units` prints the
-tokens per unit of each task; if the class attribute `tokens_per_unit` deviates too much, states are
-drawn twice. `lengths [TASK …]` writes docs/loca_lengths.md.
+tokens per unit of each task; if the class attribute `tokens_per_unit` is far from this number,
+states are drawn twice. `lengths [TASK …]` writes docs/loca_lengths.md.
 """
 
 from __future__ import annotations

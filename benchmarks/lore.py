@@ -2,8 +2,8 @@
 benchmarks/lore.py`.
 
 Every round measures all sizes, and the table shows medians over rounds. The second table compares a
-policy that reads only the new messages of each chat with policies that read whole chats (a sample,
-scaled up to the episode).
+policy that reads only the new messages of each chat with policies that read whole chats (a sample
+of the chats, scaled up to the episode).
 """
 
 from __future__ import annotations

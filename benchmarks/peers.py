@@ -1,8 +1,8 @@
 """Compare the CPU times of steps and resets in agentgym and other libraries: `python
 benchmarks/peers.py`.
 
-Each library plays the same game with the same texts, through its own interface and in its own
-process: empty a list of 20 numbers in 20 turns. The table shows the best of several alternating
+Each library plays the same game (empty a list of 20 numbers in 20 turns) with the same texts,
+through its own interface and in its own process. The table shows the best of several alternating
 rounds. If libraries have conflicting dependencies, repeat `--python PATH`: the first interpreter
 that can import a library plays the game.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# The library verifiers plays only a twentieth of these episodes, because its server is slow.
+# The library verifiers plays only a twentieth as many episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
 ENVS = 8

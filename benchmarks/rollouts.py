@@ -3,7 +3,7 @@
 
 The policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint. The
 tool sleeps in each step. The same run measures a bare loop, the vector envs of Gymnasium and, if
-installed, those of `gem-llm`.
+installed, the vector envs of `gem-llm`.
 
 The argument `slots`, optionally followed by engine names, measures the CPU time and memory of 1,000
 and 10,000 slots and of a bare event loop. The argument `sampler` measures the utilisation of a
@@ -362,7 +362,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env; after each episode, yield the number of steps without resets."""
+    """Step a vector env; after each episode, yield the number of steps, excluding resets."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:

@@ -62,7 +62,7 @@ def train(seed: int, out: Path) -> None:
 
 
 def rate(out: Path) -> list[tuple[float, Interval]]:
-    """Return pairs of CPU seconds of training and rating, starting with the teacher."""
+    """Return (training CPU seconds, rating) pairs, starting with the teacher."""
     points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
     seconds = {f"step {point.step}": point.seconds for point in points}
     cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]

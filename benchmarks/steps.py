@@ -83,7 +83,7 @@ def guess_the_number() -> dict[str, Episode]:
             start = time.process_time()
             env.reset(seed=0)
             middle = time.process_time()
-            # Omit the right guess, which would end the episode.
+            # Omit the correct guess, which would end the episode.
             hidden = made.unwrapped.game_number
             actions = [f"\\boxed{{{guess}}}" for guess in range(1, 51) if guess != hidden][:TURNS]
             ready = time.process_time()

@@ -1,7 +1,7 @@
 """Compare a team with one agent: `python benchmarks/teams.py`.
 
 The table shows the turns, replies and tokens of scripted play as mean ± standard deviation over
-five instances. A worker plays up to 32 turns of a sub-task.
+five instances. A worker has up to 32 turns per sub-task.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the larger overlap: with all texts, or without texts that match a pattern."""
+    """Return the higher of two overlaps: of all texts, and of the texts that do not match `pattern`."""
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
     return max(overlap(texts, right), overlap(rest, right))

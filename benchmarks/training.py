@@ -1,5 +1,5 @@
-"""Compare GRPO steps with shared prefixes, with whole rows, with TRL's `GRPOTrainer` and with an
-earlier version of the package: `python benchmarks/training.py [--model FOLDER]`.
+"""Measure the cost of a GRPO step with shared prefixes, whole rows, TRL's `GRPOTrainer`, and an earlier
+version of the package: `python benchmarks/training.py [--model FOLDER]`.
 
 Each step plays two ListWorld instances (two turns) eight times and trains all weights in
 micro-batches of eight rows. Every other episode counts as solved, so each group provides a signal.

@@ -2,8 +2,8 @@
 
 Needs: pip install 'agentgym-suite[skyrl]'; to train also pip install 'skyrl[fsdp]==0.4.0', Python 3.12 and a GPU
 
-Prints: the path of the data set, then the log of SkyRL. Without --model the script only writes the
-data set. Further arguments are options of SkyRL: `python examples/grpo_skyrl.py --model
+Prints: the path of the data set, then SkyRL's log. Without --model the script only writes the
+data set. Further arguments are passed to SkyRL: `python examples/grpo_skyrl.py --model
 path/to/model trainer.logger=wandb`.
 """
 
@@ -37,7 +37,7 @@ generator.inference_engine.gpu_memory_utilization=0.4
 
 
 def main(arguments: Sequence[str] | None = None) -> list[str]:
-    """Write the data set and train a model; return the options of SkyRL."""
+    """Write the data set and train a model; return the SkyRL options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="a folder or an id")
     parser.add_argument("--instances", type=int, default=1_000)

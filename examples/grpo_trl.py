@@ -2,7 +2,7 @@
 
 Needs: pip install 'agentgym-suite[trl]'
 
-Prints: the metrics of TRL, and the mean reward of each step. The default model is tiny and random,
+Prints: TRL's metrics, and the mean reward of each step. The default model is tiny and random,
 and only shows that the components work together. Pass --model with the folder or id of a chat
 model, such as Qwen/Qwen3-0.6B, and increase --steps to learn something.
 """

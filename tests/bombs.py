@@ -83,7 +83,7 @@ def calls(
     parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dict[str, Any]]:
     """Yield expensive arguments for a tool: each word in `WORDS` is passed as every string
-    argument, except those with `known` values.
+    argument, except for arguments with values in `known`.
     """
     properties = parameters.get("properties", {})
     required = {name: properties[name] for name in parameters.get("required", ())}

@@ -45,7 +45,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the families with the sampled cases, and on request with the other cases too."""
+    """Parametrize the test families with the sampled cases, or with all cases on request."""
     for marker in (
         *metafunc.definition.iter_markers("family"),
         *metafunc.definition.iter_markers("rotation"),
@@ -80,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _round_otherwise(seed: int) -> None:
-    """Multiply gradients by factors near 1, which differ from 1 by about as much as the results of
-    different instruction sets do. The factors are the same at every step of a run.
+    """Multiply gradients by random factors near 1, to imitate rounding differences between
+    instruction sets. The factors are the same at every step of a run.
     """
     import torch  # noqa: PLC0415 - only if asked
     from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415
@@ -146,8 +146,8 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
-    """Return whether an error or its cause reports that this host cannot run programs. A host that
-    a test only simulates does not count.
+    """Return whether an error or its cause reports that this host cannot run programs. Failures
+    that a test simulates do not count.
     """
     while error is not None:
         if type(error).__name__ == "SandboxUnavailable":

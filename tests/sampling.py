@@ -1,14 +1,14 @@
 """Sampling of the large test families, which combine worlds with arms, strategies, dialects and
 other axes.
 
-A family names its axes, for example `@pytest.mark.family(env_id=IDS, arm=ARMS)`. A run executes one
-in `--sample` combinations of the axes' values. The commit seeds the draw, so each commit runs a
+Each test declares its axes, for example `@pytest.mark.family(env_id=IDS, arm=ARMS)`. A run executes
+one in `--sample` combinations of the axes' values. The commit seeds the draw, so each commit runs a
 different sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
 
 Every sample contains at least one case of each kind, such as each id or arm.
 `@pytest.mark.rotation(stop=STOPS)` runs one in `--sample` cases, and often none; use this mark for
-slow cases that resemble each other. `@pytest.mark.rotation` without arguments rotates a whole test
-that takes seconds and repeats what quicker tests cover.
+slow cases that resemble each other. `@pytest.mark.rotation` without arguments is for whole tests
+that take seconds and repeat what quicker tests cover.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
 
-_LOW = 8 / 15  # 40 % of the window with the default trigger
+_LOW = 8 / 15  # with the default trigger, 40 % of the window
 
 
 class ClearThinking(ContextWrapper):
@@ -80,14 +80,14 @@ class ClearThinking(ContextWrapper):
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
-    If the kept messages alone reach the trigger, every turn clears the results that
-    are no longer kept; `clear_at_least` makes these edits rarer.
+    If the kept messages alone reach the trigger, results are cleared at every turn;
+    `clear_at_least` makes these edits rarer.
 
     Args:
         budget: The window.
         trigger: When to clear.
-        target: Clearing continues down to this level; by default, 8/15 of the trigger. With a
-            low target, the prompt is rewritten less often.
+        target: Clearing stops once the view is this short; by default, 8/15 of the trigger. With
+            a low target, the prompt is rewritten less often.
         ratio: The share of the uncleared results to clear each time; replaces `target`. The paper
             uses 0.5.
         keep: The number of newest results to keep. Results of the newest reply always stay.
@@ -124,8 +124,8 @@ class ClearToolResults(ContextWrapper):
                 raise ValueError(f"ratio and target must not both be set, got {ratio} and {target}")
         if isinstance(exclude, str) or not isinstance(placeholder, str):
             raise ValueError(
-                f"exclude must be a list of tools and placeholder a string, got {exclude!r} and "
-                f"{placeholder!r}"
+                f"exclude must be a list of tools and placeholder must be a string, got "
+                f"{exclude!r} and {placeholder!r}"
             )
         self.trigger = read_trigger("trigger", trigger)
         self.target = None if target is None else read_trigger("target", target)

@@ -23,12 +23,12 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-# Returns the replacements of the editable messages.
+# Returns the replacements for the editable messages.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # A policy is warned at this share of the trigger, usually one turn before the edit.
 _NEAR = 0.9
-# A strategy whose load stays below this share of its trigger is reported as idle.
+# A strategy is reported as idle if an episode never reaches this share of its trigger.
 _IDLE = 0.1
 # Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
@@ -48,7 +48,7 @@ class ContextRecord:
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
         tool_output: Tool results that are part of the new text.
-        hidden: The results of calls made by code, which the chat does not show.
+        hidden: Results that only code received, so the chat does not show them.
         summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
         edit_counts: The number of edits of each strategy in this episode, including awareness
@@ -222,7 +222,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import a function by its path; an error names the option and its `choices`."""
+    """Import a function; if the import fails, the error mentions `option` and `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -237,7 +237,7 @@ class EditMessages(ContextWrapper):
 
     The function receives the visible messages after the task, oldest first, and returns the
     messages to show. The function may omit messages, edit messages with `dataclasses.replace`, and
-    append new messages. The next call receives this result and all later messages.
+    append new messages. The next call receives these messages and all later messages.
 
     The newest reply and its results always stay, calls and results are dropped together, and edits
     that do not shorten the chat are ignored.
@@ -292,7 +292,7 @@ class EditMessages(ContextWrapper):
         order = [positions[message.id] for message in shown]
         if order != sorted(set(order)) or after[: len(shown)] != shown:
             raise ValueError(
-                "edit must keep the order of messages, repeat none, and append new messages last"
+                "edit must not reorder or repeat messages, and must append new messages last"
             )
         replacements = {message.id: message for message in shown}
         edits = {

@@ -76,7 +76,7 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    # Building this key is faster than rendering the call.
+    # faster than rendering the call
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
@@ -87,7 +87,7 @@ def mask_of(world: World[Any]) -> NDArray[np.bool_]:
 
 
 def example_world(env: ToolEnv) -> World[Any]:
-    """Return any instance, because all instances have the same array shapes."""
+    """Return an arbitrary instance, because all instances have the same array shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     if isinstance(env, AgentEnv):

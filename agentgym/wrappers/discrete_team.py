@@ -16,7 +16,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.wrappers.discrete import example_world, mask_of
 
-# Agents of other kinds of teams must write texts, such as sub-tasks.
+# In other kinds of teams, agents must write text, such as sub-tasks.
 _KINDS = ("split", "duel", "match")
 
 
@@ -25,7 +25,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
 
     All agents have the same spaces. Action `k` is call `k` of the catalog; the last action
     waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
-    action is ignored, only the last action is marked.
+    actions are ignored, only the last action is marked.
 
     An observation consists of the world's features, which cover everything that the team has seen,
     followed by the action mask. `state` concatenates all agents' observations. An exhausted budget
@@ -44,7 +44,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         protocol, (first, *_) = self._game.protocol, self._game.agents
         if protocol.kind not in _KINDS:
             raise ValueError(
-                f"agents of a {protocol.kind} team must write texts; use one of the kinds "
+                f"agents of a {protocol.kind} team must write text; use one of the kinds "
                 f"{', '.join(_KINDS)}"
             )
         world = example_world(self._game.agent_envs[first])

@@ -37,7 +37,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that only code can call.
         direct_only: Tools that code cannot call as functions.
-        also: Other wrappers' tools, such as a memory, that code can call too.
+        also: Other wrappers' tools, such as the memory tool, that code can call too.
         seconds: The maximum duration of a run.
         memory_mb: The maximum memory of a run.
         output_chars: The maximum number of characters that a run may print.

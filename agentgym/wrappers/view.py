@@ -1,7 +1,7 @@
 """The chat with the edits of a stack's context wrappers, and exact token counts.
 
 An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
-Only edits of older messages take O(view) time.
+Only methods that use older messages take time proportional to the length of the view.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit of one strategy, which replaces `removed` tokens with `inserted` tokens."""
+    """An edit by one strategy that replaces `removed` tokens with `inserted` tokens."""
 
     strategy: str
     messages: int
@@ -54,7 +54,7 @@ class ContextView:
 
     1. `begin_step` resets the token counts.
     2. `update` reads the env's observation and reapplies earlier edits.
-    3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
+    3. Each strategy, innermost first, edits with `apply`, adds notes with `annotate`, or requests a
        summary with `ask`.
     4. The outermost strategy reports `accounts`: `tokens` after a step equals the previous `tokens`
        + `appended` - `removed` + `inserted`.
@@ -139,19 +139,19 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return the messages with these ids, oldest first; O(view) unless all are recent."""
+        """Return the messages with these ids, oldest first."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
         return [message for message in self._archived.messages if message.id in ids] + recent
 
     def editable(self) -> list[Message]:
-        """Return all visible unpinned messages, oldest first; O(view)."""
+        """Return all visible unpinned messages, oldest first."""
         shown = (*self._archived.messages, *self._tail())
         return [message for message in shown if message.id not in self._pinned]
 
     def turns(self) -> list[Turn]:
-        """Return the visible replies with their results, oldest first; O(view)."""
+        """Return the visible replies with their results, oldest first."""
         turns: list[tuple[Message, list[Message]]] = []
         for message in self.editable():
             if message.role == "assistant":
@@ -161,7 +161,7 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Split the view into the older turns and the newest turn; O(view)."""
+        """Split the view into the older turns and the newest turn."""
         turns = self.turns()
         start = len(turns) - 1
         while start > 0 and turns[start].reply.id in self.summaries:
@@ -269,7 +269,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's previous text."""
+        """Append a note to one of the newest messages; replace `owner`'s previous note, if any."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

@@ -256,7 +256,7 @@ def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
 
 
 def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path) -> None:
-    """Modules in the working folder are found after all installed modules."""
+    """Modules in the working folder can be imported, but installed modules take precedence."""
     script = script_in(tmp_path)
     trap(tmp_path)
     text = "from agentgym.envs.lumina.list_world import ListWorld\nclass W(ListWorld): pass\n"

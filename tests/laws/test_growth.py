@@ -35,7 +35,7 @@ SHORT, LONG = 8_000, 64_000
 # Maximum ratio of the work for a text that is eight times as long. The text may be read a second
 # time to explain a rejection. Quadratic growth would give a ratio of 64.
 STEEPEST = 20
-# Additional calls allowed for a strategy that acts only on the long text.
+# Additional function calls allowed, because some strategies act only on the long text.
 MARGIN = 5_000
 BUDGET = ContextBudget(2_000, 0, "heuristic")
 DIALECTS: list[Any] = ["auto", "json", "python"]

@@ -212,7 +212,7 @@ def test_a_chain_of_all_strategies_survives_a_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    # Each message counts once, at the length that the policy first saw.
+    # The tokens of each message count once, with the length at which the policy first saw it.
     for context in ("none", "clear_results", "clear_thinking+compaction", "awareness"):
         env = tight("TreeWorld", context, oracles="S")
         trajectory = rollout(NoisyPolicy("TreeWorld", 0.2), env, 1)

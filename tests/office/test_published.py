@@ -1,4 +1,4 @@
-"""Office servers behave like the published ones, except for intended differences (`published/`)."""
+"""Office servers behave like the published servers, except for intended differences (`published/`)."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_doses_are_what_they_say() -> None:
             turns += 1
             right += hints(sure) == hints(drawn)
     assert turns == 240
-    assert 0.2 < right / turns < 0.4  # 0.3, with a tolerance of over three standard errors
+    assert 0.2 < right / turns < 0.4  # 0.3 ± more than three standard errors
 
 
 @pytest.mark.family(env_id=IDS)

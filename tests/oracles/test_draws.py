@@ -50,7 +50,7 @@ def test_context_strategies_do_not_change_the_draws(env_id: str, context: str) -
     asked = [ParsedChat.of(step.chat).summarize for step in steps]
     played = [draw for draw, summary in zip(draws, asked, strict=True) if not summary]
     whole = first_draws(env_id, "S", 1)
-    # Hidden text may cost a policy extra turns, which also use random draws.
+    # If text is hidden, a policy may need extra turns, which also use random draws.
     shared = min(len(played), len(whole))
     assert shared
     assert played[:shared] == whole[:shared]

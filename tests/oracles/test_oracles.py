@@ -204,7 +204,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    # The optimal calls are a plain tuple, in which True equals 1.
+    # In a plain tuple of calls, the arguments True and 1 compare equal.
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())
 

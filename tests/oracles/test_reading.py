@@ -179,8 +179,8 @@ LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "GridWorld": ({"size": 12}, {"size": 64}),
     "TreeWorld": ({"nodes": 10}, {"nodes": 100}),
 }
-# Maximum ratio of calls per turn in the larger world, whose frontier is larger too. Reading the
-# whole chat at each turn would take at least four times as many calls.
+# Maximum ratio of calls per turn between the larger and the smaller world. Reading the whole chat at
+# each turn would at least quadruple the calls.
 STEEPEST = 2.0
 
 

@@ -14,7 +14,7 @@ from tests import sampling
 
 
 class LongListWorld(ListWorld):
-    """A world with a short state text that returns the rest on request."""
+    """A world with a state that is too long for a hint."""
 
     def state(self) -> str:
         return f"{super().state()}\n{'All that was ever said. ' * 1_300}"

@@ -134,7 +134,7 @@ class Desk(World[DeskConfig]):
 
     @tool
     def be_slow(self) -> str:
-        """Reach a limit of the host."""
+        """Fail because a limit of the host is exceeded."""
         raise HostLimitError("limit exceeded: the process was killed")
 
     @tool(final=True)

@@ -29,7 +29,7 @@ ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # longer than a pipe's buffer
 
 
 def writer_of(chats: SharedChats) -> SharedChats:
-    # A forked process has the same file but separate memory.
+    # A forked process shares the file but not the memory.
     return SharedChats(len(chats), os.dup(chats._file))
 
 

@@ -66,7 +66,7 @@ def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_own_world() -> None:
-    # Run as a program, so that its world does not enter the registry of other tests.
+    # Run as a program, so that the world is not registered for other tests.
     *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
     assert labels.startswith("optimal: [True")
     assert "False" not in labels
@@ -74,7 +74,7 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    # A guess is optimal if and only if its worse answer leaves a winnable game.
+    # A guess is optimal if and only if the game can be won after the worse answer.
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 
@@ -97,7 +97,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
-    # Run as a program, so that its task does not enter the registry of other tests.
+    # Run as a program, so that the task is not registered for other tests.
     pytest.importorskip("sqlglot", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"

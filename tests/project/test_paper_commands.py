@@ -26,7 +26,7 @@ SMALLEST = {
     "lore-hard": "--horizons 2 --world DocumentWorld",
     "loca": "--horizons 8k --world CourseAssistant",
 }
-# Commands that need no other command's file, no client, no user input and no embeddings.
+# Commands that need neither another command's output file, nor a client, user input or embeddings.
 ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b(?!.*wordllama).*")
 ON_PAGES = sorted(
     {

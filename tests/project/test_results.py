@@ -47,7 +47,7 @@ def test_each_file_is_a_complete_submission(path: Path) -> None:
 
 
 def test_the_tables_hold_every_rate() -> None:
-    """Check that each world's rounded rates on the page match its cells."""
+    """Check that each world's rounded success rates on the page match the submitted cells."""
     shown: dict[str, list[int]] = {}
     for section in re.split(r"\n(?=##)", PAGE):
         if section.startswith("### "):

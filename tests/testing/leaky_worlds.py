@@ -55,7 +55,7 @@ class CleanNotes(World[NotesConfig]):
         return f"Names: {', '.join(self.names)}\nThe sum: {total}{self.extra()}\nTurn budget: {self.max_turns}"
 
     def extra(self) -> str:
-        """Return text to append to the line before the budget."""
+        """Return text to insert in the prompt before the budget."""
         return ""
 
     def mark(self, note: int) -> str:

@@ -21,8 +21,8 @@ PLANTED = {
     "Shared": {"repeat"},
     "Forgetful": {"copy"},
 }
-# With seeds 0 to 3, the fuzzer finds each fault within 6 episodes, or 152 if the fault needs one
-# kind of character in one argument.
+# With seeds 0 to 3, the fuzzer finds each fault within 6 episodes, or within 152 episodes if only one
+# kind of character in one argument causes the fault.
 EPISODES, RARE_EPISODES = 30, 300
 
 

@@ -64,7 +64,7 @@ def test_blocks_change_no_token_of_a_text_with_words() -> None:
         assert max(map(len, blocks)) <= _BLOCK_CHARS + _LONGEST_WORD
         if len(blocks) > 4 and not name.startswith("run of"):  # at word ends
             assert [k for block in blocks for k in encode(block)] == encode(text(60_000)), name
-    for letter in "a漢7":  # a run of one character up to this length stays in one block
+    for letter in "a漢7":  # a repeated character stays in one block up to this length
         text = letter * _LONGEST_WORD
         assert cl100k().length(text) == len(encode(text))
         assert [len(block) for block in _blocks(letter * 100_000)] == [
@@ -113,7 +113,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
         text = json.dumps(records, indent=2)
         assert count_texts([text]) == whole.length(text)
-        assert sum(map(len, encoded)) < 2_000  # the limit is the same for both sizes
+        assert sum(map(len, encoded)) < 2_000
 
 
 @pytest.mark.rotation

@@ -77,7 +77,7 @@ class JarWorld(World[Config]):
 
 
 class Plain(JarWorld):
-    """The same world with the default hooks."""
+    """Variant of `JarWorld` with the default hooks."""
 
     prose_fails = World.prose_fails
     max_failed_rounds = World.max_failed_rounds

@@ -126,7 +126,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.length = LENGTHS[self.counter]
         longest = f"\n\n<system_warning>Token usage: {self.window}/{self.window}; 0 remaining</system_warning>"
-        # Numbers in the report may take more or fewer tokens, so a few tokens are reserved.
+        # The token count of the report's numbers varies, so a few extra tokens are reserved.
         self.limit = self.window - (self.length(longest) + 12 if self.awareness else 0)
 
     # Counting.

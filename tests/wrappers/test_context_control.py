@@ -1,4 +1,4 @@
-"""The positive control of the context strategies; docs/context.md shows its table."""
+"""Test the positive control of the context strategies, as shown in docs/context.md."""
 
 from __future__ import annotations
 

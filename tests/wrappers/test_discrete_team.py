@@ -55,8 +55,7 @@ def test_an_action_is_carried_out_if_the_mask_has_it(env_id: str, options: dict[
                 assert observations[agent] in env.observation_space(agent)
                 legal = np.flatnonzero(mask)
                 actions[agent] = rng.choice(legal if masked else np.arange(env.count))
-                # Without the tool wait, the agent's last action is an empty reply, which is not a
-                # call.
+                # Without the tool `wait`, the agent's last action is an empty reply, not a call.
                 if not info["waiting"] and actions[agent] < env.count - 1:
                     expected[agent] = bool(mask[actions[agent]])
                 if info["waiting"]:
@@ -102,7 +101,7 @@ def test_the_end_of_the_budget_is_an_end_and_the_limit_of_cycles_is_not() -> Non
 
 
 def test_what_has_no_numbers_is_refused() -> None:
-    with pytest.raises(ValueError, match="agents of a manager team must write texts"):
+    with pytest.raises(ValueError, match="agents of a manager team must write text"):
         DiscreteTeam(parallel_env("ListWorld-manager"))
     env = DiscreteTeam(parallel_env("GridWorld-team"))
     env.reset(seed=0)

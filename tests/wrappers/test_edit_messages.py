@@ -102,7 +102,7 @@ def test_another_order_is_refused(order: slice | tuple[int, ...] | str) -> None:
             return messages[order]
         return [NOTE, *messages] if order == "new" else [messages[0], messages[0]]
 
-    with pytest.raises(ValueError, match="repeat none, and append new messages last"):
+    with pytest.raises(ValueError, match="must append new messages last"):
         play(edit)
     with pytest.raises(ValueError, match="edit 'nowhere:at_all' cannot be imported"):
         EditMessages(agentgym.make("ListWorld"), "nowhere:at_all")

@@ -21,7 +21,7 @@ TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
-    """The memory tool on a dict, with positional arguments and access to the whole content."""
+    """Memory tool that is called with positional arguments and exposes all files."""
 
     def __init__(self, limits: MemoryLimits = ROOMY) -> None:
         super().__init__(limits)

@@ -116,7 +116,7 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """A planned guess of the item with the largest number in a log.
+    """The planned first guess of an item with the largest number in a log.
 
     The planned round is drawn before the log is played, so that all rounds are equally likely. All
     items guessed before have smaller numbers, and no item guessed later has a larger number.

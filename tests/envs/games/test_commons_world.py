@@ -18,7 +18,7 @@ from agentgym.envs.games.commons_world import (
 from agentgym.world.splits import draw
 
 RULES: Sequence[Opponent] = ("imitator", "grudger", "greedy")
-Choose = Callable[[int, int], int]  # maps the round and the stock to a take
+Choose = Callable[[int, int], int]  # maps the round and the stock to the amount to take
 
 
 def regrow(game: Commons, number: int, stock: int, first: int, second: int) -> int:
@@ -29,7 +29,7 @@ def regrow(game: Commons, number: int, stock: int, first: int, second: int) -> i
 
 
 def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> int:
-    """Return the maximum total against a player that does not react to the agent's takes."""
+    """Return the maximum total against a player that does not react to the agent."""
     if number == len(game.growth):
         return 0
     other = choose(number, stock)
@@ -40,7 +40,7 @@ def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> 
 
 
 def total_of(world: CommonsWorld, takes: Sequence[int]) -> int:
-    """Return the total after playing takes with the tool, reducing takes that are too large."""
+    """Take these amounts, each reduced to the legal maximum, and return the total."""
     for take in takes:
         if world.done:
             break

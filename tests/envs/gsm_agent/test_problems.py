@@ -183,7 +183,7 @@ def test_outdated_documents_define_nothing_and_others_correct_them() -> None:
 
 
 def test_documents_are_varied() -> None:
-    """Count the distinct words in 20,000 words, and the sentences that repeat except for digits."""
+    """Count the distinct words in 20,000 words, and the repeated sentences, ignoring numbers."""
     database = get_database(DatabaseOptions(people="test"))
     places = [place for task in list(database.tasks)[:160] for place in task.documents]
     texts = [database.documents[place].content for place in places]

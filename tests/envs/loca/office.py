@@ -35,7 +35,7 @@ def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -
 
 
 def carry_out(world: Any) -> Any:
-    """Play the reference plan up to the claim, and check that each call completes a step."""
+    """Play the reference plan without the final `claim_done`, and check that each call completes a step."""
     while (steps := world.progress.pending()) != [CLAIM]:
         step = steps[0]
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))

@@ -1,4 +1,4 @@
-"""Alternatives to a plan's writing calls that the checks accept, and repairable damage."""
+"""Calls that the checks accept in place of a plan's writing calls, and repairable damage."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ SIZE = (595.28, 841.89)
 
 
 def files_of(task: str) -> dict[str, Any]:
-    """Return the contents of a task's example by path, including any folders `state0`, `state1`."""
+    """Map paths to file contents in a task's example, including any folders `state0`, `state1`."""
     return dict(json.loads((STATES / f"{task}.json").read_text(encoding="utf-8")))
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files and return their folder; a path with content None is an empty folder."""
+    """Write files and return their folder; a path with content None becomes an empty folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:

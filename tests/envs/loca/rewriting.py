@@ -23,7 +23,7 @@ def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
 
 
 def plain(step: PlanStep) -> ToolCall:
-    """Return a step's call, with INSERT … VALUES instead of INSERT … SELECT for missing rows."""
+    """Return a step's call; an INSERT … SELECT of missing rows becomes an INSERT … VALUES."""
     query = str(step.call.arguments.get("query"))
     parts = re.fullmatch(r"(INSERT .*?\)) SELECT .*?>>\[(.*)\]\) WHERE .*", query, re.DOTALL)
     if step.call.name != "bigquery_run_query" or parts is None:

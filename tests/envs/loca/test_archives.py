@@ -46,8 +46,8 @@ def link() -> bytes:
 
 def encrypted() -> bytes:
     data = bytearray(packed({"a": b"1"}))
-    data[6] |= 1  # the flag in the local file header
-    data[data.index(b"PK\1\2") + 8] |= 1  # the flag in the central directory
+    data[6] |= 1  # the encryption flag in the local file header
+    data[data.index(b"PK\1\2") + 8] |= 1  # the encryption flag in the central directory
     return bytes(data)
 
 

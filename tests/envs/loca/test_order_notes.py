@@ -79,7 +79,7 @@ def test_what_a_note_changes(line: str) -> None:
 
 
 def test_changes_that_say_the_same_in_another_order_come_last() -> None:
-    """Later changes would make "as many as of the other" ambiguous."""
+    """If other changes followed, "as many as of the other" would be ambiguous."""
     rng = np.random.default_rng(3)
     for _ in range(2_000):
         facts = draw_changes(rng, draw_order(rng))

@@ -1,4 +1,4 @@
-"""Load and play LOCA-bench's own state folders, and score them by both rules."""
+"""Play LOCA-bench's own state folders; score them by agentgym's check and by the published rule."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.helpers import needs_workbench
 TABLE = Path(__file__).with_name("same_bytes.tsv")
 # Pairs of size and seed, from the smallest state to a state with most kinds of records.
 CASES = ((1, 0), (5, 7), (25, 1))
-# Fields with bytes that depend on library versions.
+# Fields whose bytes depend on library versions.
 LIBRARY_BYTES = ("look", "data")
 
 

@@ -167,7 +167,7 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """Return the modules with unknown values that a run of `name` requests."""
+        """Return the modules with unknown values that the module `name` requests when it runs."""
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
         ]

@@ -65,7 +65,7 @@ def generated(env_id: str, seed: int, **options: Any) -> Any:
 
 
 def told_of(world: Any, done: set[int]) -> set[int]:
-    """Return the unread documents whose ids follow from the documents already read."""
+    """Return the unread documents with known ids after the documents in `done` have been read."""
     nodes = world.graph.nodes
     if isinstance(world, CodeWorld):
         return {0, *(child for uid in done for child in nodes[uid].children)} - done

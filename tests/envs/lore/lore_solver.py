@@ -70,7 +70,7 @@ class Solver:
             self.rules.remove((prefix, expression, names))
 
     def useful(self) -> set[str]:
-        """Return the known ids, all of which are needed if no document is irrelevant."""
+        """Return the known ids; without irrelevant documents, all of them are needed."""
         return set(self.frontier)
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:

@@ -33,7 +33,7 @@ class Area(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """Classify the shape by the filled share of the box, and the share of it in the upper half."""
+        """Classify the shape by how much of its box is filled, and how much lies in the upper half."""
         share = self.filled.mean()
         if share > 0.66:
             return "square" if share > 0.93 else "circle"
@@ -65,7 +65,7 @@ def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @functools.cache
 def glyphs() -> dict[bytes, str]:
-    """Map pixels to characters. The pixels differ slightly between even and odd positions."""
+    """Map pixels to characters, which are drawn slightly differently at even and odd positions."""
     font, known = ImageFont.load_default(72), {}
     for char in "v0123456789+-":
         for shift in (0, 1):

@@ -65,7 +65,7 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """The counter gives numbers to the target, then to operations, then to index documents."""
+    """The counter numbers the target first, then the operations, then the index documents."""
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
         first, second = (node for node in graph.nodes if node.kind == "rule")
@@ -126,7 +126,7 @@ def test_operands_are_as_many_as_asked_for_and_operators_as_frequent_as_their_we
     assert {len(rule.operands) for rule in capped} == {3}
     operators = replace(BY_NAME["add"], weight=3.0), BY_NAME["join"]
     names = [rule.operator for rule in rules(grow(s, 40, operators=operators) for s in range(20))]
-    assert 0.7 < names.count("add") / len(names) < 0.8  # `add` has a relative weight of 3/4
+    assert 0.7 < names.count("add") / len(names) < 0.8  # `add` has 3/4 of the total weight
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -62,7 +62,7 @@ def simulate(board: Board) -> list[set[Cell]]:
 
 
 def best_calls(board: Board, winning: list[set[Cell]], cell: Cell) -> list[ToolCall]:
-    """Return the optimal calls if the remaining moves are just enough."""
+    """Return the optimal calls if the remaining moves are just enough to reach the goal."""
     if cell == board.goal:
         return [DONE]
     left = cheapest(winning, cell)

@@ -120,7 +120,7 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
     for history in beliefs.histories():
         values, frontier = beliefs.values(history, None), beliefs.frontier(history)
         assert len({values[path] for path in frontier}) <= 1, history
-        # Skip states in which all nodes are visible, because the agent cannot know this.
+        # Skip states in which all nodes are visible: the agent cannot know that no node is hidden.
         hidden = len(beliefs.known(history)) < nodes
         if hidden or not frontier:
             assert optimal(world_at(history, absent > 0)) == beliefs.best(history), history

@@ -37,7 +37,7 @@ def forget_slots(tree: tuple[Any, ...]) -> Tree:
 
 
 def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
-    """Count the placements of nodes in child slots for each tree."""
+    """For each tree, count the ways to place its nodes in child slots."""
     return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
 
 

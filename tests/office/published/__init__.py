@@ -2,7 +2,7 @@
 
 `<server>.json` has one line per tool, with the parameters and the form of a result. In a JSON tree,
 `key?` is optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]`
-a list of anything. `<server>.txt` contains the calls to compare, as in `recorded/`. `<server>.toml`
+a list of anything. `<server>.txt` contains the calls to compare, in the format of `recorded/`. `<server>.toml`
 lists the intended differences with their reasons; docs/loca_servers.md is generated from this file.
 """
 

@@ -14,7 +14,7 @@ from agentgym.envs.loca.results import query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from tests.office.test_laws import digest, draw_call, run
 
-# SQL statements on the tables below, with the resulting rows as JSON.
+# SQL statements on the test tables, with the resulting rows as JSON.
 QUERIES = Path(__file__).with_name("bigquery_queries.tsv").read_text(encoding="utf-8").splitlines()
 
 SALES = [

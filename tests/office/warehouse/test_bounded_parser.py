@@ -29,7 +29,7 @@ for name in sorted(Dialect.get_or_raise(dialect).parser_class.FUNCTIONS):
 for sql in texts:
     try:
         print(sql, [str(tree) for tree in parse_sql(sql, dialect)])
-    except Exception as error:  # other exceptions of SQLGlot's builders get our own messages
+    except Exception as error:  # the package replaces the messages of other exceptions
         print(sql, error if isinstance(error, SqlglotError) else "")
 """
 
@@ -55,7 +55,7 @@ def test_an_error_is_the_same_in_a_process_that_hashes_otherwise(dialect: str) -
     "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
 )
 def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
-    """The parser would read a possible type or function twice per nesting level."""
+    """Without a bound, the parser would read a type or function twice per nesting level."""
 
     def parse() -> None:
         with contextlib.suppress(SqlglotError, RecursionError):

@@ -25,7 +25,7 @@ from tests.helpers import PATIENCE
 
 
 class Account:
-    """A warehouse with a table `t` of the numbers 0 to 4, queried in its dialect."""
+    """BigQuery or Snowflake with a table `t` that contains the numbers 0 to 4."""
 
     def __init__(self, dialect: str) -> None:
         self.server: GoogleCloud | Snowflake

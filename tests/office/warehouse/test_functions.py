@@ -1,4 +1,4 @@
-"""SQL functions return the values that the manuals state, and cannot read the environment."""
+"""SQL functions return the documented values, and cannot read the environment."""
 
 from __future__ import annotations
 

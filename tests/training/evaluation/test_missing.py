@@ -174,7 +174,7 @@ def test_every_table_has_the_missing_and_the_unreadable(name: str) -> None:
         names = {*header, *(line[0] for line in lines)}
         assert {"missing", "unreadable"} <= names, title
         cells = {cell for line in lines for cell in line}
-        # The arm `none`, which determines the sizes of the comparisons, is complete.
+        # No episodes of the arm `none`, which determines the sizes, are missing.
         complete = "Sizes at" in title or "arm none" in title or "arm S_" in title
         assert complete or any("not played" in cell for cell in cells), title
         assert "25.0" in cells, "each episode has one unreadable reply of four"

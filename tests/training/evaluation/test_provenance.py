@@ -66,7 +66,7 @@ def test_an_object_is_recorded_under_its_own_name(tmp_path: Path, player: Any, n
         assert facts["source"]
         assert (HERE in facts["modules"]) == (not name.startswith("agentgym."))
     assert "oracle" not in (tmp_path / SETTINGS).read_text().split('"')
-    # The policy named `oracle` is distinct from the object, and the object can resume the run.
+    # The run treats the object and the policy named `oracle` as two policies; either can resume it.
     both = run_ablation(small(arms=("",)), tmp_path, 1)
     assert {row.policy for row in both} == {full, "oracle"}
     again = run_ablation(small(arms=("",), seeds=4), tmp_path, 1, player=player)

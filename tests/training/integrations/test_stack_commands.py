@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## W
 COMMANDS = dict(
     re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
 )
-# Other tests run these stacks.
+# Stacks whose commands run in other test files.
 ELSEWHERE = {
     "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),

@@ -303,7 +303,7 @@ def test_what_earns_a_reward_is_learnt_from(
 ) -> None:
     """Every second episode is played optimally in TRL's tool loop; the others end immediately.
 
-    If those other episodes are invalid, no weight changes; scores of 0 would lower the mean reward.
+    Invalid episodes change no weight and do not lower the mean reward; episodes with score 0 would.
     """
     trainer = trainer_for(
         tokenizer,

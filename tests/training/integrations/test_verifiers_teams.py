@@ -30,7 +30,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """Game that the test servers play; it checks the queried agent and the agent's chat."""
+    """Game that the test servers play. Each request must come from the right agent and contain the agent's chat."""
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.env, self.policy = agentgym.make(env_id, **options), TeamPolicy(env_id)
@@ -128,7 +128,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[vf.Trace], bool]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_seats_end_is_the_end_for_all(fault: str) -> None:
-    """If a seat leaves, the episode ends for all, with a score only if a limit was reached."""
+    """If one seat leaves, the episode ends for all seats, with a score only if a limit was reached."""
     settings, expected = FAULTS[fault]
     table = Table("ListWorld-team", 3)
     first, second = table.seats

@@ -39,7 +39,7 @@ _TEMPLATE = """
 
 
 class ImageOnlyProcessor(Qwen2VLProcessor):  # type: ignore[no-any-unimported,misc]
-    """Qwen2-VL's processor without video support, which requires torchvision."""
+    """Qwen2-VL's processor without video support, because video requires torchvision."""
 
     def __init__(self, image_processor: Any, tokenizer: Any, chat_template: Any = None) -> None:
         self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"

@@ -403,7 +403,7 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
 
 
 def test_the_evidence_of_the_paper_has_its_length() -> None:
-    """For concise logs at 128K, the paper's table 2 lists 3,041 and 2,044 tokens."""
+    """For concise logs at 128K, the paper's table 2 lists 3,041 and 2,044 tokens of evidence."""
     log = make_log("ki-c", 131_072, 0, 0, counter("cl100k_base"))
     mean = sum(each.tokens for each in log.rounds[1:]) / (len(log.rounds) - 1)
     assert 1_000 < mean < 5_000

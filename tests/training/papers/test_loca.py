@@ -70,7 +70,7 @@ def test_seeds_of_different_tasks_are_different_instances() -> None:
     # Fifteen tasks with one seed each count as fifteen instances, not as one cluster.
     tasks = [row(f"Task{k}", 8_000, 0, k < 11) for k in range(15)]
     assert summarize(tasks, (), "success")[()] == wilson(11, 15)
-    # With more seeds, only variance within tasks counts; tasks that are always solved have none.
+    # With more seeds, only variance within tasks counts; a task that is always solved has no variance.
     rng = np.random.default_rng(0)
     rows = [row("A", 8_000, seed, float(rng.random() < 0.5)) for seed in range(20)]
     alone, both = (

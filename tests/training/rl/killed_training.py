@@ -52,9 +52,7 @@ class Clock:
         return counted
 
     def install(self) -> None:
-        """Count reply batches, optimizer steps, appended lines, and the stages of file
-        replacements.
-        """
+        """Count reply batches, optimizer steps, and the stages of each file write."""
         for policy in (LocalPolicy, cloning.Tokenized):
             policy.__call__ = self.around(policy.__call__)  # type: ignore[attr-defined]
         torch.optim.AdamW.step = self.around(torch.optim.AdamW.step)  # type: ignore[method-assign]

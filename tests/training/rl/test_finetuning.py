@@ -323,7 +323,7 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
 def test_the_file_for_a_gpu_runs_with_a_tiny_model(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file's settings run with small counts, short episodes and a fake vLLM."""
+    """Train with the file's settings, but with small counts, short episodes and a fake vLLM."""
     text = GPU_FILE.read_text(encoding="utf-8")
     FineTuneConfig(**tomllib.loads(text), model=str(model))
     text = re.sub(r"(?m)^(\w+ = )\d+$", r"\g<1>2", text)

@@ -57,7 +57,7 @@ def trainer_of(tokenizer: Any, model: Any, **options: Any) -> GRPO:
 
 
 def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None:
-    """Only with the correction does the expectation over all replies equal the policy gradient."""
+    """The expectation over all replies equals the policy gradient only with the correction."""
     old = small_model(tokenizer)
     model = shaken(old)
     data, advantages = every_token(tokenizer, old)

@@ -75,7 +75,7 @@ def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
         model = copy.deepcopy(wavering)
         passes = count_training_passes(model)
         trainer = GRPO(model, tokenizer, make_env, config)
-        trainer.share_prefixes = False  # shared prefixes would hide rows
+        trainer.share_prefixes = False  # prefix sharing would hide the number of rows
         if keep_all:
             trainer.config = GRPOConfig(**{**vars(config), "entropy": 1e-12})
         for losses in trainer.updates():

@@ -80,7 +80,7 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
 
 
 def test_a_saved_model_plays_itself_and_its_past_too(tmp_path: Path) -> None:
-    """Both the training curve and the final evaluation count points against the teacher."""
+    """Both the training curve and the final evaluation play against the teacher."""
     chat, _ = agentgym.make(TINY.world, **TINY.options).reset(seed=0)
     tokenizer = make_tokenizer([chat.to_text()], 300)
     save_model(make_model(tokenizer, 16, 1, 2), tokenizer, tmp_path / "model")

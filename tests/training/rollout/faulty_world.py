@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Policy that calls `work`, with the fault `how` in turn 2 of episodes with this `number`."""
+    """Policy that calls `work`; in turn 2 of the episodes with number `number`, the call has fault `how`."""
 
     how: str = "well"
     number: int = 0
@@ -142,7 +142,7 @@ def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
     """Check that faults affect only their own episodes; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
-    # If a second worker hung, the test would wait for a worker's full start time.
+    # If a second worker hung, the test would wait for the full start-up time of a worker.
     struck = struck[: 1 if how == "hang" else 2]
     seeds = sorted([*struck, *(s for s, t in fine.items() if "Number 0" not in t.last.to_text())])
     # A slow worker on a busy machine must not count as hung.

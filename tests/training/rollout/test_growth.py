@@ -82,7 +82,7 @@ def test_lines_and_pickles_are_read_back_and_grow_with_new_text_only(
         lambda t: len(lines[id(t)]),
         lambda t: len(pickles[id(t)]),
     ]
-    # If prompts are edited at each step, their ids do not share memory.
+    # Prompts that are edited at each step do not share memory for their token ids.
     if not (with_ids and len(episodes[1].segments()) > 1):
         costs += [lambda t: memory_of(lambda: read(t)), lambda t: memory_of(lambda: load(t))]
     for cost in costs:
@@ -120,7 +120,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
 
 
 def edited_replies(rng: random.Random) -> list[Reply]:
-    """Return replies whose prompts extend or edit the previous prompt, or are empty."""
+    """Return replies whose prompts are empty, or extend or edit the previous prompt."""
     replies: list[Reply] = []
     prompt = TokenIds(rng.choices(range(5), k=4))
     for _ in range(rng.randrange(1, 9)):

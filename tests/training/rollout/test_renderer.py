@@ -84,8 +84,8 @@ def test_a_demonstration_ends_its_turn_once_and_goes_on_in_one_row(family: Any) 
 
 
 def test_every_end_mark_of_the_generation_config_ends_a_reply() -> None:
-    # The tokenizer and the generation config have different end tokens. The model samples the end
-    # token in the generation config.
+    # The tokenizer and the generation config have different end tokens. The model samples the
+    # end token given in the generation config.
     tokenizer = make_family_tokenizer(FAMILIES["qwen2.5"])
     model = make_llama(tokenizer)
     other = tokenizer.convert_tokens_to_ids("<|endoftext|>")

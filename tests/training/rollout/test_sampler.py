@@ -157,7 +157,7 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     for sample, (ids, logprobs) in zip(samples, expected, strict=True):
         assert list(sample.ids) == ids
         assert sample.logprobs == pytest.approx(logprobs, abs=1e-5)
-    # Each row's sampled tokens, except the last token, are processed, with some padding.
+    # The model processes each row's sampled tokens except the last, plus some padding.
     steps = max(lengths) - 1
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
 

@@ -86,7 +86,7 @@ def test_workers_that_cannot_start_end_the_collection() -> None:
 
 
 class _Ending:
-    """Env factory that works in the process that created it, and ends any other process."""
+    """Env factory that ends every process except the process that created the factory."""
 
     def __init__(self) -> None:
         self.maker = os.getpid()

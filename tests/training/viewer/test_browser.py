@@ -1,4 +1,4 @@
-"""Tests of the page in a real browser: clicks, typing, keys, and the visible result."""
+"""Tests of the viewer in a real browser: clicks, typing, keys, and the visible result."""
 
 from __future__ import annotations
 
@@ -244,7 +244,6 @@ def test_who_knew_what_when_is_read_by_keyboard(browser: Browser, page: str) -> 
     opened(browser, page, episode(4, "&team"))
     browser.run("document.querySelector('.unfolds summary').focus()")
     browser.keys(ENTER)
-    # After all its calls, the actor reports its state to the closer.
     *_, told, done = browser.run(facts)
     assert (told[1:], done[1:]) == ([told[0], done[0]], ["–", done[0]])
     opened(browser, page, episode(0, "&turn=3"))

@@ -29,7 +29,7 @@ SMALL = 1_000  # maximum length of calls whose arguments the brief state should 
 
 
 def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:
-    """Return the lengths of brief states, and the shares of needed words that they contain."""
+    """Return the lengths of brief states, and the shares of the needed words that the states contain."""
     world = fresh(name, length, seed=1)
     sizes, shares, known = [], [], frozenset[str]()
     k = 0

@@ -115,7 +115,7 @@ def check(name: str, length: int, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_an_opening_follows_from_the_seed_alone(name: str) -> None:
-    """The opening must be the same for all lengths, so that it reveals nothing about the state."""
+    """The task text must be the same for all lengths, so that it reveals nothing about the state."""
     texts = {fresh(name, length, seed=1).task() for length in (8_000, 20_000)}
     assert len(texts) == 1
 

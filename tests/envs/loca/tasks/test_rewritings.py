@@ -44,7 +44,7 @@ def play(world: Any, calls: Iterable[ToolCall]) -> None:
 
 
 def follow(world: Any) -> None:
-    """Follow the first hint until the claim; each hint must make progress."""
+    """Follow the hints until only `claim_done` is left; each hint must make progress."""
     seen: list[str] = []
     while (calls := world.optimal_calls()) != [CLAIM.call]:
         assert calls, "the task is alive, so there is a next step"
@@ -131,7 +131,7 @@ def test_damage_is_repaired(name: str, seed: int) -> None:
 
 
 def part_of_the_plan(world: Any, draw: random.Random) -> None:
-    """Play none, some or all of the plan's steps before the claim, in any order."""
+    """Play none, some or all of the plan's steps before `claim_done`, in any order."""
     steps = draw.choice((0, 1, draw.randrange(30), 1_000))
     while steps and (pending := world.progress.pending()) != [CLAIM]:
         play(world, [draw.choice(pending).call])

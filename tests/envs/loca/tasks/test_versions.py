@@ -17,7 +17,7 @@ from tests.laws.test_refusals import PROGRAMS
 SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE children (
   id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents(id) ON DELETE CASCADE);"""
-TRIES = 3  # number of calls drawn per tool, so that some calls succeed
+TRIES = 3  # number of calls drawn per tool, enough for some calls to succeed
 
 
 def prints(store: Store, anew: bool = False) -> list[str]:
