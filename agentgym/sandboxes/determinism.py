@@ -1,4 +1,4 @@
-"""The clock, random numbers and file times of programs, computed from the episode.
+"""Clock, random numbers and file times for programs, all derived from the episode.
 
 Every program in a sandbox loads a library (`preload/episode.c`) that replaces some functions of the
 C library. The library reads the struct written by `RunSeed.pack`. A program that bypasses the C
@@ -21,15 +21,15 @@ STATE_FOLDER = "/run/episode"
 # A run's processes share one clock, so all of them write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
-STATE_BYTES = 65_536  # size of the folder; the struct and two pipes occupy one page
+STATE_BYTES = 65_536  # size limit of the folder, of which the struct and two pipes use one page
 
-# Unlike LD_PRELOAD, this file also affects programs that run with a changed environment.
+# Unlike LD_PRELOAD, /etc/ld.so.preload also affects programs with a changed environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
-_STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
+_STRUCT = struct.Struct("<qqQq")  # the C struct's start, real start, seed and elapsed time
 _SECOND = 10**9
 _FIXED_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, from <linux/personality.h>
-_ASK = 0xFFFFFFFF  # queries the flags without changing them
+_ASK = 0xFFFFFFFF  # makes `personality` return the flags unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RunSeed:
 
     Attributes:
         now: The time on the episode's clock when the run starts.
-        seed: The episode's seed; runs that start at different times have different random numbers.
+        seed: The episode's seed, which determines the random numbers together with `now`.
     """
 
     now: datetime = datetime(2025, 1, 1, tzinfo=UTC)

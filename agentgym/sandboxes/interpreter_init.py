@@ -65,7 +65,6 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows even fewer characters and frames.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 
@@ -78,7 +77,7 @@ def execute(code: str, names: dict[str, Any]) -> Report:
     try:
         exec(program, names)
     except MemoryError as error:
-        names.clear()  # frees memory for describing the error
+        names.clear()  # frees memory that `describe` needs
         return describe(error, "memory")
     except BaseException as error:  # noqa: BLE001 - the policy sees any exception of its code, even SystemExit
         return describe(error, "exception")

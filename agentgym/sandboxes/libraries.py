@@ -20,8 +20,8 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     """Return the shared libraries that programs and modules need, except those in the folders
     `within`.
 
-    The result maps library names to paths on the host, without missing libraries, and the dynamic
-    linker's path to itself. Raises OSError if the linker is missing.
+    The result maps each library's name to its path on the host, and the dynamic linker's path to
+    itself. Missing libraries are omitted. Raises OSError if the linker is missing.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)

@@ -27,7 +27,7 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 class MontySandbox:
     """Monty, an interpreter for a subset of Python, run in shared worker processes.
 
-    The interpreter provides no files, sockets, processes, environment or foreign modules.
+    The interpreter provides no files, sockets, processes, environment or third-party modules.
     """
 
     requirement: ClassVar[str] = "code"
@@ -91,7 +91,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # This step converts call arguments, which fails for a 5,000-digit integer.
+            # `resume` converts call arguments, and cannot convert a 5,000-digit integer.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception would surface only at the code's next call, after more printing.
+            # An exception raised here would surface only at the next call, after more output.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
@@ -156,10 +156,10 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # limits the number of processes that threads start
+_MAX_WORKERS = 64  # maximum number of worker processes, even with more threads
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # at most one pool, keyed by process id
-# All other OS requests give the same answer in every run.
+_POOLS: dict[int, Any] = {}  # contains at most one pool, keyed by process id
+# All OS requests except `datetime` and `sleep` give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -167,7 +167,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Name lookups also suspend the run. Allow two suspensions per call, and 1,000 other lookups.
+    # Calls and name lookups suspend a run: allow two suspensions per call, and 1,000 more.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,
@@ -178,7 +178,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 def _stub(name: str) -> Callable[..., str]:
     def stub(*args: Any, **kwargs: Any) -> str:
-        raise AssertionError(f"the host's loop must answer calls of {name}")
+        raise AssertionError(f"the host must answer calls to {name}")
 
     stub.__name__ = name
     return stub

@@ -1,7 +1,7 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication and termination.
 
 The processes see the interpreter, its standard library and the given files. The processes have no
-network, see no outside process, and have no `site-packages`, where a task's solution could be read.
+network and no `site-packages`, which could contain a task's solution, and see no outside process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# The processes have no host user, group, capability or terminal, and end with the host process.
+# Processes lack the host's user, group, capabilities and terminal, and end with the host process.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     "--new-session --die-with-parent --clearenv --hostname localhost"
@@ -78,8 +78,8 @@ _FLAGS = (
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
     """Return the `bwrap` command line that sets up namespaces, environment and interpreter.
 
-    The command mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable`
-    if no `bwrap` works or this machine type is not supported.
+    The command mounts all `packages`, and the libraries that `programs` need. Raises
+    `SandboxUnavailable` if no `bwrap` works or this machine type is not supported.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -172,7 +172,7 @@ def resource_limits(
     """Return the kernel's limits for each process, keyed by the constants of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # fallback if the wall-clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -188,7 +188,7 @@ class ConfinedProcess:
         program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside the sandbox.
-        forks: Whether processes may start child processes, with stderr separate from stdout.
+        forks: Whether processes may start child processes; if so, stderr is not merged into stdout.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class ConfinedProcess:
                 inputs.append(inherited.enter_context(_pipe_of(content)))
                 return str(inputs[-1].fileno())
 
-            first: list[str] = []  # runs before the command makes the folders read-only
+            first: list[str] = []  # these options must precede those that make folders read-only
             for path, content in scripts.items():
                 first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
             options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
@@ -292,7 +292,7 @@ class ConfinedProcess:
             self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
-        """Count the folders' files, including deleted files that are still open.
+        """Return the folders' largest file count, including deleted files that are still open.
 
         The size limit of an in-memory file system does not cover the kernel memory of each file.
         """

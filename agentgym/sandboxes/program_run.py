@@ -38,7 +38,7 @@ class ProgramResult:
 
     Attributes:
         code: The exit status, or minus the signal number; None if the program was stopped.
-        stopped: Why the program was stopped, for the policy; empty if it exited by itself.
+        stopped: The reason, shown to the policy, for stopping the program; empty if not stopped.
         files: Bytes of each file (None for a directory) by path in `/workspace`; None if stopped.
         left_out: Paths not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.

@@ -19,9 +19,9 @@ TYPE_CHECKING = False  # importing `typing` would take a third of the start-up t
 if TYPE_CHECKING:
     from typing import Any
 
-_DEVICES = "/run/episode"  # contains the pipes behind /dev/urandom and /dev/random
-_STATE = f"{_DEVICES}/state"  # read by the preloaded library
-_ELAPSED = slice(24, 32)  # position of the clock's elapsed nanoseconds in the state
+_DEVICES = "/run/episode"  # folder of the pipes that replace /dev/urandom and /dev/random
+_STATE = f"{_DEVICES}/state"  # file that the preloaded library reads
+_ELAPSED = slice(24, 32)  # the bytes of the state file that contain the elapsed nanoseconds
 _CHUNK = 4_096  # a pipe accepts a write of this size completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # interval for reaping processes whose parents have exited
@@ -64,7 +64,7 @@ class RandomSource:
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # keeps the bytes if the pipe is full
+                self.pipes[pipe] = data  # saves the bytes for the next call if the pipe is full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
@@ -172,7 +172,7 @@ def main(top: str) -> None:
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.umask(0o022)  # regardless of the host's umask
+    os.umask(0o022)  # the result must not depend on the host's umask
     # SIGINT is the only signal that Python handles and that programs can send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Open the file before any program can remove it.

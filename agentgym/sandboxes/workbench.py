@@ -1,7 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
 Each run has its own in-memory copy of the files at `/workspace` and returns the copy when it ends.
-Nothing is written on the host. A run has no network access, and ends by killing its processes.
+Nothing is written on the host. A run has no network access. When it ends, its processes are killed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agentgym.sandboxes.program_run import (
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
-# packages that programs can import, besides the standard library, with their dependencies
+# third-party packages that programs can import, including their dependencies
 PACKAGES = (
     *(
         "PIL",
@@ -73,9 +73,9 @@ _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # larger than the limit on returned files, to leave space for temporary files
+)  # folder sizes; larger than the limit on returned files, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
-_OPEN_FILES = 256  # per process: enough for libraries and a script's files
+_OPEN_FILES = 256  # open files per process, enough for libraries and a script's files
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,6 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# Checks that the shell and the interpreter start and see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
@@ -163,7 +162,6 @@ def _scripts() -> Mapping[str, bytes]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
     find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
@@ -207,7 +205,7 @@ _ENVIRONMENT = {
     "PYTHONPATH": _PACKAGES,
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
-    "OPENBLAS_NUM_THREADS": "1",  # each thread would count against the memory limit
+    "OPENBLAS_NUM_THREADS": "1",  # more threads would use up the memory limit
     "TZ": "UTC",
     "LC_ALL": "C.UTF-8" if _LOCALE.is_dir() else "C",
 }

@@ -43,10 +43,10 @@ from agentgym.world.config import Config
 CAP = 0.10
 # with fifteen or more shortcuts, 95 % intervals would often misjudge at least one
 CONFIDENCE = 0.99
-# First seeds of random play and of training; audits start at seed 0, so no ranges overlap.
+# The first seeds for random play and for training are far above the audit's seeds (0, 1, ...).
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
-# shares of episodes that are reported alongside scores
+# The audit also reports these shares of episodes.
 MEASURES: Mapping[str, str] = {
     _REPEATED: "the oracle uses an opaque id that already occurred in training",
 }
@@ -58,11 +58,11 @@ class AuditConfig(Config):
 
     Attributes:
         world: The id of a world or preset.
-        seeds: Number of episodes per policy; after 60 failures, the interval ends below 0.10.
+        seeds: Number of episodes per policy; if 60 of 60 fail, the interval stays below 0.10.
         demonstrations: The number of episodes from which shortcuts learn.
         options: Options of the world.
-        splits: Whether demonstrations use the train split and audits the test split; if not, both
-            use all instances with different seeds.
+        splits: Whether to learn on the train split and audit on the test split; otherwise, both
+            use all instances, with different seeds.
     """
 
     world: str
@@ -90,7 +90,7 @@ class Ceiling:
     def verdict(self, interval: Interval) -> str:
         """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        If `chance` reaches the cap, an interval that contains the ceiling also holds.
+        If `chance` is at least `CAP`, an interval that contains the maximum score also holds.
         """
         if interval.low > self.value:
             return "leak"
@@ -213,7 +213,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the maximum score of a shortcut; `stated` is the chance score that a world states."""
+    """Return the maximum score of a shortcut; `stated` is the world's declared chance score."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -237,7 +237,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return how many different calls a tool accepts, or 0 if the number is infinite or 1."""
+    """Return how many different calls a tool accepts, or 0 if it accepts one or infinitely many."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))
     return 0 if total == 1 else total

@@ -1,4 +1,4 @@
-"""Policies that ignore the task and use constants, prompt options, learnt rules or copies.
+"""Policies that ignore the task and use constants, prompt options, learnt rules or copied episodes.
 
 The policies see the chat and the tool schemas, and learn from successful episodes.
 """

@@ -84,7 +84,7 @@ class Campaign:
 
 
 def shorten(finding: Finding) -> Finding:
-    """Shorten the finding to its last reply if this reply alone reproduces the violation."""
+    """Shorten the finding to its last reply if that reply alone reproduces the violation."""
     actions = list(finding.case.actions or ())[-1:]
     again = play(replace(finding.case, actions=actions)).findings
     cause = finding.kind, finding.mark

@@ -11,7 +11,7 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Number of episodes that share an instance, because large offices are slow to draw.
+# Number of episodes that share an instance, because large office instances are slow to generate.
 _EPISODES_PER_INSTANCE = 8
 # Context windows in tokens; the smallest overflows in the first turn.
 _WINDOWS = (500, 2_000, 12_000)
@@ -80,7 +80,7 @@ class Report:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id of worlds, presets and teams."""
+    """Return the ids of all registered worlds, presets and teams."""
     load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 

@@ -106,7 +106,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Return whether no call of a reply had an effect."""
+    """Return whether none of a reply's calls had any effect."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 

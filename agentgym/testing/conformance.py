@@ -96,7 +96,7 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
         raise ValueError(f"{env_id} is a team; check the team's world instead")
     world = world_of(full)
     undefined = world.undefined_hooks(tool_env(make(full)).config)
-    # With the module prefix, other processes can import a user-defined world.
+    # The module prefix lets other processes import a user-defined world.
     name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
     chosen = [law for law in world_laws(seeds) if only in law.name]
     if not chosen:

@@ -32,7 +32,7 @@ _LINE_CHARS = 2_000
 _TEXT_CHARS = 40_000
 # number of rules to keep per feature value
 _RULES = 10
-# number of positions to read from a prompt, which usually starts or ends with budgets and sizes
+# this many numbers at a prompt's start, and fewer at its end, become features
 _PLACES = 8
 
 
@@ -42,7 +42,7 @@ class Selector:
 
     Attributes:
         source: The text to read: `task`, or `result` for the results of the last reply.
-        unit: The kind of part: `words`, `numbers` or `segments` between separators.
+        unit: What to select: `words`, `numbers` or `segments` between separators.
         mark: A word that the selected line must contain; empty for any line.
     """
 
@@ -94,7 +94,7 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text, separated by commas or written as bullets."""
+    """Return the longest comma-separated or bulleted list of options in a text."""
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
     bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules without a marker word that find an answer."""
+    """Yield the rules that find an answer without a marker word."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))
@@ -218,14 +218,14 @@ class Guess:
 
 
 def learn_guess(examples: Sequence[Example]) -> Guess:
-    """Return a guesser with the feature that performs best on held-out examples."""
+    """Return a guesser based on the feature that performs best on held-out examples."""
     lessons = list(_lessons(examples))
     halves = lessons[::2], lessons[1::2]
 
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first and simplest feature
+    return _fit(max(FEATURES, key=hits), lessons)
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
@@ -244,7 +244,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Break ties by performance on all feature values.
+    # Rank rules with equally many hits by their hits on all feature values.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

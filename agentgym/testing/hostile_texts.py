@@ -11,13 +11,13 @@ from string import Template
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values. In the JSON file, the surrogate pair would become one character.
+# Argument values. The surrogate pair is not in the JSON file, because parsing would merge it.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",
     *("9" * 400, "(?:" * 60, "=" + "1+" * 120 + "1", "a/" * 100, "x" * 300),
 )
-# argument values as source text, because JSON or Python cannot represent them
+# argument values as raw text, because JSON or Python cannot represent some of them
 LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),

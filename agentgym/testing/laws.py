@@ -150,7 +150,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Check that random play stays in the spaces and that only the last step is rewarded."""
+    """Check that random play stays within the spaces and that only the last step earns a reward."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -222,7 +222,7 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
                 break
         else:
             raise BrokenLaw(
-                f"{MOST_REPLIES} replies without a call do not end the episode; set max_turns",
+                f"{MOST_REPLIES} replies without a call did not end the episode; set max_turns",
                 line,
             )
         require(reward == 0.0, f"doing nothing scores {reward}", line)

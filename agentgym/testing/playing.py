@@ -19,7 +19,7 @@ from agentgym.world.world import has_hook
 
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# Maximum number of replies per episode; episodes that shortcuts copy are shorter.
+# Maximum number of replies per episode; demonstrations are shorter.
 _MAX_REPLIES = 500
 # number of random episodes to try per demonstration if optimal calls are unknown
 _SEARCHES = 50

@@ -67,7 +67,7 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 def differences(before: bytes, after: bytes) -> list[str]:
     """Return the differences between two states, each with its path and both values.
 
-    Differences in shared objects, set order or database pages are ignored.
+    Differences in object sharing, set order or database pages are ignored.
     """
     if before == after:
         return []

@@ -33,7 +33,7 @@ _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
 _HOSTILE_TEXTS = 0.1
 # approximate number of hostile strings used in an episode of forty replies
 _VALUES_PER_EPISODE = 40
-# Probability that a call may end the episode; it is small, so that most episodes last long.
+# Probability that a call may end the episode; a small value keeps most episodes long.
 _FINAL_SHARE = 0.04
 _MAX_REPLY = 200_000
 
@@ -88,7 +88,6 @@ class Vocabulary:
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value with the given type and name; the name `course_id` falls back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -99,8 +98,8 @@ class Vocabulary:
 class ReplyGenerator:
     """Generator of one episode's replies, mostly in the given dialect.
 
-    Each episode continues the list of hostile values about where the previous episode stopped, so a
-    few hundred replies cover the whole list.
+    Each episode resumes the list of hostile values roughly where the previous episode stopped, so a
+    few hundred replies use the whole list.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:

@@ -70,5 +70,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if module not in trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
-        # At the end of `sys.path`, the working directory cannot replace installed modules.
+        # As the last entry of `sys.path`, the working directory cannot shadow installed modules.
         sys.path.append(str(Path.cwd()))

@@ -268,7 +268,7 @@ class Messages(Sequence[Message]):
 class Chat(Record, frozen=True):
     """A policy's observation: the messages and the schemas of the available tools.
 
-    A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
+    Copying returns the same object, because Gymnasium's vector envs deep-copy every observation.
 
     Attributes:
         agent: The team agent that sees the chat, if any; models never see it.
@@ -285,7 +285,7 @@ class Chat(Record, frozen=True):
         return self.extend(messages)
 
     def extend(self, messages: Sequence[Message]) -> Chat:
-        """Return this chat followed by a sequence, in O(new messages)."""
+        """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # `_shared`, inlined for speed
             shared = Messages(shared)

@@ -27,11 +27,11 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# Maximum thoughts and calls per reply; no env executes so many calls.
+# Maximum thoughts and calls per reply; no env executes this many calls.
 MAX_BLOCKS = 1_024
 # Maximum lists and objects per call; parsing is slow, and no office tool accepts more.
 MAX_CONTAINERS = 10_000
-MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
+MAX_TOKENS = 10_000  # maximum names, values and symbols in a Python call
 # The result of `explain` starts with this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
@@ -236,8 +236,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must check the call.
 
-    msgspec silently keeps only the last member of a repeated name. To detect repeated names, the
-    function compares the number of colons in the JSON text and in the dict.
+    msgspec silently keeps only the last of several members with one name. To detect repeated names,
+    the function compares the number of colons in the JSON text and in the dict.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

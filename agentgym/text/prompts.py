@@ -16,7 +16,7 @@ _FENCE = "one call in a Python code block"
 
 
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
-    """Return the tools as JSON function schemas, and the call format of the dialect.
+    """Describe the tools as JSON function schemas, and explain the dialect's call format.
 
     `most_calls` is the maximum number of calls per reply; None for no limit.
     """

@@ -16,7 +16,7 @@ from agentgym.text.tools import ToolError
 # Ten calls that use their full limits take about a minute.
 ROOM = 10.0
 
-# Short programs are free, because their time depends on the host.
+# Short programs are not charged, because their run time depends on the host.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 

@@ -21,7 +21,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-# On PyPI, `agentgym` is another project.
+# On PyPI, `agentgym` is a different project.
 DISTRIBUTION = "agentgym-suite"
 
 
@@ -38,7 +38,7 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
     """Check that this host meets requirements; raise MissingRequirement otherwise.
 
     Keys are `programs` (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or extras
-    in `PACKAGES`. Each value is an alternative to name in the error message, or an empty string.
+    in `PACKAGES`. Each value is the alternative that the error message suggests, or empty.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

@@ -10,7 +10,7 @@ from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-# Strict mode, so that values are never converted silently, such as True to 1 or "2" to 2.
+# Strict mode prevents silent conversions, such as True to 1 or "2" to 2.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _make_shape: Any = TypedDict  # type checkers reject a TypedDict with computed fields
 
@@ -23,7 +23,7 @@ def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str,
 
 
 def described(hint: Any, description: str) -> Any:
-    """Return a type annotated with a description, which its JSON Schema shows."""
+    """Return a type annotated with a description that appears in its JSON Schema."""
     return Annotated[hint, Field(description=description or None)]
 
 

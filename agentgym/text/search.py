@@ -21,7 +21,7 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # limits the memory use of large collections
+_BATCH = 1024  # limits the memory use for large document collections
 
 
 class Lexical:
@@ -92,7 +92,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the function `wordllama` or `package.module:function`, or raise ValueError."""
+    """Load the embedding function `wordllama` or `package.module:function`, or raise ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")

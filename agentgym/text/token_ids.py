@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by `ids`; a copy is made only if other ids follow."""
+        """Return these ids followed by `ids`; copy the buffer only if it has other ids next."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer

@@ -16,15 +16,15 @@ from agentgym.text.imports import UntrustedModule, import_function
 from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import list_names
 
-# Tokens of the markup around one message, as in ChatML.
+# The number of tokens that markup adds to each message, as in ChatML.
 MESSAGE_OVERHEAD = 4
 
-# The tokens of a 1024 x 1024 picture, used for pictures of unknown size.
+# The token count of a 1024 x 1024 picture, used for pictures of unknown size.
 IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Counts are cached, because context edits recount the chat; a long chat fits into the cache.
+# Counts are cached, because each context edit recounts the chat; the cache fits a long chat.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -38,7 +38,7 @@ _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-# A faster pattern without backtracking; it splits texts without `_SPACES` in the same way.
+# A faster pattern without backtracking; for texts without `_SPACES`, the words are the same.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
@@ -67,7 +67,7 @@ class TokenCounter:
 
     Args:
         name: The vocabulary's name, with which `counter` restores the counter after pickling.
-        length: A function that returns the number of tokens of a text.
+        length: A function that returns the number of tokens in a text.
     """
 
     def __init__(self, name: str, length: Callable[[str], int]) -> None:
@@ -84,18 +84,18 @@ class TokenCounter:
         return counter, (self.name,)
 
     def length(self, text: str) -> int:
-        """Count the tokens of a text."""
+        """Count the tokens in a text."""
         return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
-        """Count the tokens of a message, including its markup."""
+        """Count the tokens in a message, including its markup."""
         calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
         texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """Count the tokens of all messages, in O(new messages)."""
+        """Count the tokens in all messages, in O(new messages)."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0
@@ -107,8 +107,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, as OpenAI's vision models do at high detail.
 
-    A picture is first scaled to fit into 2048 x 2048 pixels, then so that its shorter side has at
-    most 768 pixels. A picture counts as 85 tokens, plus 170 per 512 x 512 tile.
+    A picture is first scaled to fit into 2048 x 2048 pixels, then scaled again so that its shorter
+    side has at most 768 pixels. A picture counts as 85 tokens, plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):

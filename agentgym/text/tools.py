@@ -20,7 +20,7 @@ from pydantic_core import ValidationError, to_jsonable_python
 # Maximum JSON length of a call's arguments; every file of a task is shorter.
 MAX_CALL_CHARS = 262_144
 
-# Far below the recursion limit of JSON decoders.
+# Maximum nesting depth, far below the recursion limit of JSON decoders.
 MAX_DEPTH = 64
 
 # Errors stay in the context, so long values are quoted only in part.
@@ -102,8 +102,8 @@ class Toolset:
 
     Attributes:
         episode_state: The names of the attributes that snapshots save.
-        tool_order: All tools in listing order; by default, definition order, followed by the parts'
-            tools.
+        tool_order: The names of all tools in listing order; by default, tools in definition order,
+            followed by the parts' tools.
         parts: Objects with further `@tool` methods, which keep all their state in the toolset.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.

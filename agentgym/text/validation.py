@@ -53,7 +53,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 def suggest(value: object, choices: Iterable[str]) -> str:
     """Return a question that suggests similar choices, if there are any."""
-    # Reversed, so that the dict keeps the first of several choices that differ only in case.
+    # The order is reversed so that the dict keeps the first of choices that differ only in case.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
     # A cutoff of 0.7 accepts one or two typos in a short name.
@@ -75,7 +75,7 @@ _POWERS = {"": 0, "k": 3, "m": 6}
 
 
 def read_tokens(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of tokens, which may be a string such as `8k`."""
+    """Return a number of tokens, given as an integer or as a string such as `8k`."""
     number = parse_count(name, value) if isinstance(value, str) else value
     check_int(name, number, low, high)
     return cast(int, number)

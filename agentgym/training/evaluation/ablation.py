@@ -36,7 +36,7 @@ LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
 
 
 class Cell(NamedTuple):
-    """One episode of a study; `sample` numbers the policy's episodes on one instance from 0."""
+    """One episode of a study; `sample` counts the policy's episodes on one instance, from 0."""
 
     world: str
     arm: str
@@ -67,8 +67,8 @@ class Ablation(Config):
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all worlds.
         contexts: Context strategies to compare, with optional arguments as in
-            `clear_results:trigger=60k:keep=3`; `+` combines strategies. `none` only trims the
-            history to the window.
+            `clear_results:trigger=60k:keep=3`; `+` combines strategies. The
+            strategy `none` only trims the history to the window.
         window: The context window in tokens. If None, runs with a context strategy use LOCA-bench's
             window, and other runs have no limit.
         axis: The measure of task size: `horizon` (an optimal policy's turns; see
@@ -180,7 +180,7 @@ class Ablation(Config):
     ) -> Trajectory:
         """Play one episode. A policy error fails the episode; only a fatal `PolicyError` is raised.
 
-        If `shared`, the player's token usage includes other episodes and is not recorded.
+        If `shared`, the player's token usage includes other episodes' tokens and is not recorded.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))

@@ -73,7 +73,7 @@ class _Worker(Generic[CellT]):
 def play_in_threads(
     play: Callable[[CellT], AnswerT], cells: Iterator[CellT], threads: int
 ) -> Iterator[AnswerT]:
-    """Play cells in threads and yield results as they finish."""
+    """Play cells in threads and yield each result when its cell finishes."""
     if threads < 2:
         yield from map(play, cells)
         return

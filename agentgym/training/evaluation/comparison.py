@@ -37,16 +37,16 @@ from agentgym.training.evaluation.tables import (
 
 # Success rate without oracles at which policies are compared (LUMINA, section 4.4).
 LEVEL = 0.3
-# A size is near enough to `LEVEL` if the interval of its success rate contains `LEVEL` and extends
-# less than this distance to either side.
+# A size suits a comparison if the interval of its success rate contains the target rate and both
+# bounds are less than this distance from the target rate.
 NEAR = 0.25
 
 
 def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
-    Policies share a column only if name, policy and settings agree. A cell in two folders counts
-    once, with a warning.
+    Policies share a column only if name, policy and settings agree. A cell that occurs
+    in two folders counts once and causes a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two folders measure a world's sizes
@@ -229,8 +229,8 @@ def find_levels(
     """Return, for each policy and world, the size at which success without oracles is nearest to
     the target.
 
-    Ties go to the smaller size; `by_world` overrides the target. Raise `ValueError` if
-    a world has no episodes without oracles.
+    Ties go to the smaller size; `by_world` sets other targets for its worlds. Raise
+    `ValueError` if a world has no episodes without oracles.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything

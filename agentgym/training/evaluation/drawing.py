@@ -289,7 +289,7 @@ def draw_line(
 
 
 def shifts(count: int) -> list[float]:
-    """Return horizontal shifts in points that keep all lines' error bars visible."""
+    """Return horizontal shifts, in points, that keep all lines' error bars visible."""
     return [SHIFT * (place - (count - 1) / 2) for place in range(count)]
 
 

@@ -6,7 +6,7 @@ Two seeds also share a cluster if a policy had the same first prompt and reply f
 depends only on the prompt, so the episodes are not independent. Worlds are fixed strata.
 
 Estimates use only the episodes that were played. Worst and best rates count all missing episodes
-as failed or as solved.
+as failed and as solved, respectively.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
-# For each metric, an episode's value and the smallest change of that value; None if undefined.
+# Functions that return an episode's value and that value's smallest change; None if undefined.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -73,7 +73,7 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Episodes are grouped by the fields of `Result` that `by` names. The metrics are `success`,
+    `by` lists the fields of `Result` by which episodes are grouped. The metrics are `success`,
     `step_accuracy` (an episode's share of optimal steps), `alive_step_accuracy` (only among steps
     taken while success was possible), `calls`, `edits` of the context, and `TOKENS`. Episodes
     without the metric are omitted; if all are omitted, the value is nan.
@@ -184,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep the instances that both sides played; compare policies unpaired if there are none."""
+    """Keep the instances that both sides played; if there are none, compare policies unpaired."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -275,7 +275,7 @@ def _unbias(size: int, clusters: int) -> float:
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return means by cell and seed; append each mean's smallest possible change to `steps`."""
+    """Return means by cell and seed; add the smallest possible change of each mean to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:

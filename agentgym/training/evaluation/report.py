@@ -138,7 +138,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
         parts.append(fmean(rewards))
         graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
     mean = fmean(parts)
-    # If games are only won, drawn or lost, equal rewards in a small sample hide the variance.
+    # In a small sample of wins, draws and losses, equal rewards can hide the variance.
     change = 0.1 if graded else 1.0
     around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
     return Interval(mean, mean + around.low, mean + around.high)

@@ -25,7 +25,7 @@ CELL = ("policy", "world", "arm", "context", "horizon")
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 # Truncation reasons that mean the model's context window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# Prefixes of endpoint errors which mean that the context window was exceeded.
+# Prefixes of endpoint errors that mean that the context window was exceeded.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
 # Wrappers that have a budget but are not context strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
@@ -37,7 +37,7 @@ class Result:
 
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
-        horizon: The requested size: an optimal policy's turns, or the value of the option `axis`.
+        horizon: The requested size: the turns of optimal play, or the value of the option `axis`.
         success: 1.0 or 0.0; in a duel, whether the first seat won or drew.
         alive: The number of steps taken while success was still possible.
         calls: The number of tool calls, including calls made by the policy's code.
@@ -76,8 +76,8 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Score an episode recorded with `StepOptimality`; an episode that exceeded the window is
-    unsolved.
+    """Score an episode recorded with `StepOptimality`; an episode that exceeded the window
+    counts as unsolved.
 
     Raises:
         ValueError: The trajectory has a `failure`, has no steps, or lacks the label for world, arm

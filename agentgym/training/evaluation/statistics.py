@@ -116,7 +116,7 @@ def around_zero(
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
-@lru_cache  # most calls repeat a few arguments
+@lru_cache
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
     low, high = 0.0, 16.0  # with one degree of freedom, the quantile is 12.7

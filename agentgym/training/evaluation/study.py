@@ -99,8 +99,8 @@ def run_ablation(
         player: A policy object or loaded model that replaces `ablation.policy`.
 
     Raises:
-        CollectionError: Many cells in a row were lost, or the policy failed in three in a row.
-        DamagedFileError: A file of the folder cannot be read.
+        CollectionError: Many consecutive cells were lost, or the policy failed in three in a row.
+        DamagedFileError: A file in the folder cannot be read.
         RunLockedError: Another process is writing to the folder.
         ValueError: The run is not comparable with the runs in the folder.
     """
@@ -162,7 +162,7 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
     if not ablation.policy.module:
         return 1
     own = adapt(ablation.policy.make(ablation.worlds[0]))
-    # If several episodes share a serial policy, play one episode at a time.
+    # A policy object that cannot play episodes concurrently plays one at a time.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
     return own.parallel_episodes

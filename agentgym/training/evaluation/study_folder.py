@@ -100,7 +100,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to the study; without runs, every trajectory does."""
+        """Report whether a trajectory belongs to the study; always True without runs."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -146,7 +146,7 @@ class Study:
         return place, cell
 
 
-@functools.cache  # `Ablation` validates all its cells
+@functools.cache  # cached because `Ablation` validates all its cells
 def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 
@@ -211,7 +211,7 @@ def load_results(out: Path | str) -> Results:
 
 
 def read_results(out: Path) -> tuple[Results, int, int]:
-    """Return a folder's results, and the numbers of duplicates and episodes without a cell."""
+    """Return a folder's results, the duplicate count, and the number of episodes without a cell."""
     study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}

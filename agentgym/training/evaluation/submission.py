@@ -92,7 +92,7 @@ class Submission:
         """Summarize a run folder.
 
         Raises:
-            DamagedFileError: A file of the folder cannot be read.
+            DamagedFileError: A file in the folder cannot be read.
             ValueError: The folder contains no study with episodes.
         """
         study, log = load_study(run), log_of(run).path
@@ -170,7 +170,7 @@ def objections(
     earned its reward, not who wrote the reply.
 
     Raises:
-        DamagedFileError: A file of the folder cannot be read.
+        DamagedFileError: A file in the folder cannot be read.
         ValueError: The folder contains no study with episodes.
     """
     found = Submission.of(run)

@@ -134,7 +134,7 @@ def sampled_reply(
     ids: Sequence[int],
     logprobs: Sequence[float],
 ) -> Reply:
-    """Return sampled ids as a reply; later prompts will start with `prompt` and `ids`.
+    """Return sampled ids as a reply, and store the prompt and the reply for later prompts.
 
     `ids` include the end token if present; `logprobs` are in nats, and empty if unknown.
     """

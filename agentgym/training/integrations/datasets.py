@@ -49,7 +49,7 @@ class ChatRow(EpisodeFacts):
         reward: The agent's reward for the whole episode.
         group_id: The id of the GRPO group, shared by all episodes of one spec and seed in every
             process.
-        episode_id: The same for all rows of an episode, and unique within the export.
+        episode_id: An id that all rows of an episode share, unique within the export.
         terminated: Whether the episode ended by itself, so that no value is bootstrapped.
         truncated: Whether a limit ended the episode, so that a value may be bootstrapped.
         failure: The reason why the episode does not measure the policy, such as a dead worker;

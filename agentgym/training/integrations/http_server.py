@@ -17,7 +17,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_CONNECTIONS = 128
 # Time limit of a request, which may wait in a full queue before its program runs.
 REQUEST_SECONDS = 900.0
-# The longest call must fit, even if JSON escapes each character as six.
+# The longest call must fit, even if JSON escapes expand each character to six.
 MAX_BODY_BYTES = 2 * 2**20
 # Shorter tokens can be guessed.
 MIN_TOKEN = 16

@@ -102,7 +102,7 @@ def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[Recorded
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.
-        RunLockedError: Another process writes to the folder.
+        RunLockedError: Another process is writing to the folder.
         ValueError: The folder contains a different run, or this run is already complete.
     """
     log = prepare_ablation(ablation, out)

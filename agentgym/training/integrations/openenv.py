@@ -71,7 +71,7 @@ class WorldAction(Action):
     @model_validator(mode="before")
     @classmethod
     def _read_reply(cls, data: Any) -> Any:
-        """Accept an object without `text`, because some clients decode a reply that is JSON."""
+        """Accept an object without `text`, because some clients parse a JSON reply."""
         if isinstance(data, Mapping) and "text" not in data:
             return {"text": json.dumps(data, ensure_ascii=False)}
         return data
@@ -81,7 +81,7 @@ class WorldObservation(Observation):
     """Change of the chat since the previous observation.
 
     Attributes:
-        keep: How many messages of the previous observation remain.
+        keep: The number of messages kept from the previous observation.
         messages: The new messages that follow, as chat-completions dicts with their `id`.
         tools: The tool schemas if they have changed; None otherwise.
     """
@@ -162,8 +162,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
             seed: None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
             split: The name of a split; by default, the split of the previous episode.
-            index: The number of a task in the split, which replaces the seed; `IndexError` if out
-                of range.
+            index: A task's index in the split, used instead of a seed; `IndexError` if out of
+                range.
             form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
                 `Tool`.
         """
@@ -319,7 +319,7 @@ def _app(stack: Stack, max_sessions: int, idle_seconds: float) -> FastAPI:
 
 
 def _record(message: Message) -> dict[str, Any]:
-    """Return a message without image descriptions, which a policy must not see."""
+    """Return a message without its image descriptions, because policies must not see them."""
     images = tuple(Image(image.png) for image in message.images)
     return replace(message, images=images).to_dict()
 

@@ -39,7 +39,7 @@ class FamilyRenderer:
     """Converts chats to token ids as the training client of `verifiers` does.
 
     If the model family allows it, a prompt extends the ids of the previous prompt and reply. For
-    other families, and after context edits, the whole chat is rendered.
+    other model families, and after context edits, the whole chat is rendered.
 
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects

@@ -46,7 +46,7 @@ class ReplyHistory:
                 messages.append(message)
             elif waiting and message.role == "tool":
                 messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the message reports unreadable calls
+            elif waiting:  # `message` reports that the calls are unreadable
                 messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:

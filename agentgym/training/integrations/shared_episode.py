@@ -44,7 +44,7 @@ class SharedEpisode:
         return await run_shielded(asyncio.to_thread(cls, world, options, seed))  # type: ignore[no-any-return]
 
     def join(self, seat: str) -> None:
-        """Take a seat; raise if it does not exist or is taken."""
+        """Take a seat; raise if the seat does not exist or is already taken."""
         if seat not in self.seats:
             raise ValueError(
                 f"this team has the seats {', '.join(self.seats)}; play it with load_environment, "

@@ -1,4 +1,4 @@
-"""TextArena adapter: worlds and teams as `textarena.Env`, for its agents and wrappers.
+"""TextArena adapter: worlds and teams as `textarena.Env`, for TextArena's agents and wrappers.
 
 Player `k` of a team is the `k`-th agent; a world has one player.
 

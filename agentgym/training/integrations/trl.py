@@ -106,7 +106,7 @@ class ToolEnvironment:
     def get_reward(self) -> float | None:
         """Return the episode's reward; None if the episode is invalid (`StepInfo.invalid`).
 
-        A running episode is ended with its current score.
+        If the episode is still running, this method ends the episode with its current score.
         """
         if not self._over:
             self._take(truncate(self._env, "stopped"))
@@ -158,7 +158,7 @@ def log_episodes(
     """Reward function that logs success, turns and truncation, and adds no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
-    # Return None for invalid episodes, because TRL would add None and 0 to a reward of 0.
+    # Return None for invalid episodes, because TRL treats the sum of None and 0 as 0.
     return [None if reward is None else 0.0 for reward in rewards]
 
 
@@ -217,8 +217,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
-        # The task's images come from `reset`, but the dataset cannot contain images of earlier
-        # messages.
+        # `reset` returns the task's images; TRL's prompts cannot contain earlier messages' images.
         earlier = chat.messages[:-1]
         if any(message.images for message in earlier):
             raise ValueError(
@@ -232,7 +231,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         rows.append(
             {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
         )
-    # In Arrow structs, all calls' arguments would share the same field names.
+    # If arguments were Arrow structs, all calls would have the same argument names.
     features = datasets.Features(
         {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
     )
@@ -244,7 +243,7 @@ def rollout_func(
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
     """Return the `rollout_func` of `trl.GRPOTrainer` that plays an env with all wrappers.
 
-    TRL takes exactly one prompt and completion for each of a group's `num_generations`. With
+    TRL takes exactly one prompt and completion for each of the `num_generations` in a group. With
     `rows_per_episode=k` (at most 1,000), k generations contain the token rows of one episode, so
     `num_generations=n * k` plays n episodes of an instance and trains each sampled token once.
     Unused rows contain one masked token; longer episodes are subsampled to k rows uniformly, and
@@ -257,7 +256,7 @@ def rollout_func(
 
     Raises:
         ValueError: `rows_per_episode` is out of range, or the world shows images. The returned
-            function raises `ValueError` if the prompts of a process do not form whole episodes.
+            function raises `ValueError` unless a process receives an episode's prompts in a row.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images(_ROLLOUT, gymnasium.make(spec))
@@ -377,8 +376,8 @@ def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
-    # Transformers parses description lines of the form `name: text` as arguments, and requires one
-    # for every argument.
+    # Transformers parses description lines of the form `name: text` as arguments, and requires
+    # such a line for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
     if "default" in schema:  # transformers has no field for default values
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"

@@ -54,7 +54,7 @@ class WorldData(vf.TaskData):  # type: ignore[misc]
 
 
 class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[misc]
-    """Scores the harness's episode; `trace.info["agentgym"]` describes it."""
+    """Scores the harness's episode; `trace.info["agentgym"]` describes the episode."""
 
     @property
     def key(self) -> str:
@@ -107,7 +107,7 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
 
 class WorldTasks:
-    """Mixin of tasksets that make one task per seed."""
+    """Mixin for tasksets that make one task per seed."""
 
     config: WorldTasksetConfig
 
@@ -151,8 +151,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Play an episode in this process, with every model call through the endpoint of `verifiers`.
 
     The limits of `verifiers` truncate the episode with its current score. A failure that is not the
-    policy's fault is an error of the trace, which then has no reward. For a team, `TeamSeats` sets
-    the episode (`shared`) and the harness's `seat`.
+    policy's fault becomes an error of the trace, which then has no reward. For a team, `TeamSeats`
+    sets the episode (`shared`) and the harness's `seat`.
     """
 
     EXECUTES_CODE = False
@@ -260,7 +260,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
 
 
 class TeamSeats:
-    """Mixin of envs in which each seat of a team has its own model, trace and reward."""
+    """Mixin for envs in which each seat of a team has its own model, trace and reward."""
 
     config: TeamSeatsConfig
 

@@ -143,7 +143,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # Return the extra fields of the first turn, with the newest weight version.
+            # Keep the first turn's extra fields, but the newest weight version.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value

@@ -144,7 +144,6 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
         image = panel.imshow(values, vmin=0, vmax=100, cmap="Blues", aspect="auto")
         for row, column in np.argwhere(~np.isnan(values)):
             value = values[row, column]
-            # Dark cells need light text.
             colour = "#fafafa" if value > 60 else "#111111"
             panel.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, size=7)
         drawing.name_rows(panel, tasks)

@@ -84,7 +84,7 @@ class Plan(Config):
         lengths: The benchmark's length names, or numbers of tokens.
         samples: Maximum samples per setting, length and task; None for the paper's numbers (25 at
             other lengths).
-        published: Whether the tool and the codes have the names of the published prompts.
+        published: Whether to use the tool name and the codes of the published prompts.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -111,7 +111,7 @@ class Plan(Config):
         return [(setting, length) for length in self.lengths for setting in self.settings]
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
-        """Return the number of samples of each task."""
+        """Return the number of samples for each task."""
         counts = {}
         for task in self.tasks:
             most = _OTHER_LENGTH
@@ -169,7 +169,7 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
 def answer(
     data: Path, out: Path, policy: Policy, shorten: Callable[[Row], Row] = lambda row: row
 ) -> Iterator[str]:
-    """Answer all rows with a policy, and write the answers to files with the same names.
+    """Answer all rows with a policy, and write the answers to files named like the row files.
 
     A rerun retries only rows without a reply. `shorten` selects the part of a row that the policy
     sees.

@@ -50,7 +50,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     instances = {outcome.instance for outcome in outcomes}
     strength, variance = _fit(_Games.of(outcomes, players))
     half = np.full(players - 1, inf)
-    if len(instances) > 1:  # a variance needs two instances
+    if len(instances) > 1:  # a variance requires at least two instances
         unbiased = variance * len(instances) / (len(instances) - 1)
         half = t_quantile(len(instances) - 1) * np.sqrt(unbiased)
     above, connected = _chains(outcomes, players)
