@@ -29,7 +29,7 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # any other reason is a truncation
+_TERMINAL = ("world", "failed_rounds", "referee")  # all other reasons mean a truncation
 
 
 class Game:

@@ -49,7 +49,7 @@ class Team:
         question: The host's open question, or an empty string.
         pending_end: Why the episode will end after the host's answer; in a duel, why the last world
             ended.
-        stopped_by: The agent that ended a match because it could not continue.
+        stopped_by: The agent that could not continue and so ended a match early.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:

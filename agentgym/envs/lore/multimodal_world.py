@@ -92,7 +92,7 @@ class MultimodalConfig(DocumentConfig):
     Attributes:
         render: `image` to show pictures as images, or `scene` to describe them in words for
             text-only models.
-        counted: The share of numbers that must be counted in a picture.
+        counted: The share of numbers that are shown as objects to count in a picture.
         pictured: The share of numeric rules that show the expression in a picture.
     """
 
@@ -291,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls; changes of a picture after the third are `redundant`."""
+        """Label calls; changes to a picture after the third are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -128,7 +128,7 @@ def typed_rows(
 def read_tables(
     state: Path, dataset: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of a BigQuery dataset's tables by name.
+    """Return the rows of a BigQuery dataset's tables, by table name.
 
     `columns` maps the required columns of each table to types, as in `BigQuery.load`. Raise
     ValueError if the database is missing or has different columns.

@@ -49,7 +49,7 @@ def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> It
 def deadline_failures(
     calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
 ) -> Iterator[str]:
-    """Require an event 3 hours (within 5 minutes) before each deadline, and allow other events.
+    """Require an event 3 hours (±5 minutes) before each deadline, and allow other events.
 
     `deadlines` maps the short and full name of each conference to the deadline.
     """

@@ -82,7 +82,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 @functools.cache
 def presentations_book() -> PhraseBook:
-    """Return the phrases of students' emails."""
+    """Return the phrases used in students' emails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 

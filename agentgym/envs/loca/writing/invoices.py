@@ -47,7 +47,7 @@ _NOTES = {
 
 @functools.cache
 def payment_books() -> dict[str, PhraseBook]:
-    """Return the phrase books for boxes, notes and other remarks."""
+    """Return the phrase books for the boxes, notes and other remarks in invoices."""
     return {name: PhraseBook(texts, SLOTS) for name, texts in load_texts("payments").items()}
 
 

@@ -40,7 +40,7 @@ class Phrase:
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
         self._slots: dict[str, PhraseSlot] = {}
-        # Each form is a list in which strings and slot names alternate.
+        # In each form, strings and slot names alternate.
         self._forms, pattern = [[""]], ""
         for piece in _split(text):
             if isinstance(piece, str):
