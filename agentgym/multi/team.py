@@ -173,7 +173,7 @@ class TeamProtocol:
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return an agent's tools beyond the world's tools."""
+        """Return an agent's tools that the world does not provide."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:

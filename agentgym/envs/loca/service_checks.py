@@ -45,7 +45,7 @@ def sent_failures(email: Email) -> Iterator[str]:
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
-    """Hash the records of each table of a dataset."""
+    """Hash the records of each table in a dataset."""
     return {
         f"{dataset}.{table}": _table_state(cloud, dataset, table)
         for table in cloud.bigquery.tables(dataset)

@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # Shuffle the objects, because those to be counted come first.
+        # Shuffle the objects, because the objects to count come first.
         style.shuffle(objects)
         return target, objects
 

@@ -154,7 +154,7 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pops after which the target is still reachable, or `done`."""
+        """Return the pops after which the target is still reachable, or `done` at the target."""
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
         done = self.items == self.target

@@ -1,4 +1,4 @@
-"""Read the published configurations as worlds, options and seeds."""
+"""Convert LOCA-bench's published configurations into worlds, options and seeds."""
 
 from __future__ import annotations
 

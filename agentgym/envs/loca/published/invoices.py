@@ -98,7 +98,7 @@ class _Payment:
 
 
 def read_layout(text: str) -> dict[str, Any] | None:
-    """Return an invoice's facts, with amounts in cents, or None for other layouts."""
+    """Return an invoice's facts, with amounts in cents, or None if the layout is unknown."""
     if _TOTAL not in text:
         return None
     facts: dict[str, Any] = {}

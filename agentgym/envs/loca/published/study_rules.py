@@ -70,7 +70,7 @@ def _names_deadline(title: str, names: Sequence[str]) -> bool:
 def listing_failures(
     files: Workspace, path: str, columns: Collection[str], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare the rows of a CSV file in order, ignoring case and punctuation in titles."""
+    """Check the rows of a CSV file, in order, ignoring case and punctuation in titles."""
     try:
         reader = csv.DictReader(io.StringIO(files.read_text(path)))
         rows = list(reader)

@@ -330,7 +330,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             filepath=BOOK,
             include_ranges=True,
         )
-        lines = max(40, -(-last // 3))  # at most three pages, because each page loads the workbook
+        lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
         pages = yield [
             read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
                  filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
