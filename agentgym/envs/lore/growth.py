@@ -40,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Samplers of a bottom-up domain, and mean numbers of irrelevant items per relevant document."""
+    """Samplers of a bottom-up domain, and mean counts of irrelevant items per relevant document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]

@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # Shuffle the objects, because the objects to count come first.
+        # Shuffle the objects, because the objects to count would otherwise come first.
         style.shuffle(objects)
         return target, objects
 
@@ -291,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls; changes to a picture after the third are `redundant`."""
+        """Label calls; after three changes to a picture, further changes are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -94,7 +94,7 @@ class CanvasRecords(ServerState):
         return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the types of the user's enrollments in a course, counting only the given states."""
+        """Return the types of the user's enrollments in a course, only for the given states."""
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 

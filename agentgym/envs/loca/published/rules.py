@@ -160,7 +160,7 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 def growth_failures(
     files: Workspace, path: str, expected: Records, optional: Collection[str]
 ) -> Iterator[str]:
-    """Check growth rates with a tolerance of one percentage point; ignore the columns in `optional`."""
+    """Check growth rates within one percentage point, ignoring the columns in `optional`."""
     try:
         header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:

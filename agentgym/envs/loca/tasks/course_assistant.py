@@ -219,7 +219,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
-        # An email that does not count as a submission has a wrong subject, a wrong file or only a draft.
+        # An invalid submission has a wrong subject, a wrong file or only a draft.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],

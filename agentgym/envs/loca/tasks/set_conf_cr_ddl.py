@@ -118,7 +118,7 @@ class SetConfCrDdlConfig(PublishedConfig):
     Attributes:
         noise_conferences: The number of conferences that do not need a reminder. Default: 1.4 times
             the size.
-        news: The maximum number of emails without a deadline for each conference.
+        news: The maximum number of emails per conference that do not state a deadline.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None

@@ -54,7 +54,7 @@ def payment_books() -> dict[str, PhraseBook]:
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw the text about the payment of an invoice. Amounts are in cents."""
+    """Draw a note or a box about the payment of an invoice. Amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"
