@@ -44,7 +44,7 @@ class Team:
         idle: The agents that do not reply until they receive mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        winners: The agents that solved the task, or earned the most, if the agents compete.
+        winners: In a competition, the agents that solved the task or earned the most.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty string.
         pending_end: Why the episode will end after the host's answer; in a duel, why the last world

@@ -87,7 +87,7 @@ class Progress:
         self._things: dict[str, str] = {}
         self._done_effects: dict[str, tuple[str, str]] = {}
         self._belief = OfficeBelief()
-        self._unindexed: dict[str, None] = {}  # step labels not yet in the belief
+        self._unindexed: dict[str, None] = {}
 
     def pending(self) -> list[PlanStep]:
         """Return the steps that may run now, in plan order, or `CLAIM` at the end of the plan."""
