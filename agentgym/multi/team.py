@@ -164,8 +164,6 @@ class TeamProtocol:
         self.agents: AgentTools = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
-    # Hooks that a kind of team implements.
-
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:

@@ -126,7 +126,7 @@ class _StockedProduct:
 
 @dataclass(frozen=True)
 class _Line:
-    product_id: ShopProduct  # stored as a product record, not as an id
+    product_id: ShopProduct
     quantity: Annotated[int, Field(ge=1)]
 
 
