@@ -26,7 +26,7 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def as_name(cell: object) -> str:
-    """Return the text of a cell, or raise ValueError."""
+    """Return a cell's text; raise ValueError if there is no text."""
     if not isinstance(cell, str) or not cell.strip():
         raise ValueError(f"must be a non-empty string, got {cell!r}")
     return cell

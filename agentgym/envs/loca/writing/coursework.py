@@ -233,7 +233,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the threshold for an exemption and the dropped titles."""
+    """Return the exemption threshold and the dropped titles."""
     need: int | None = None
     newest: dict[str, str] = {}
     for text in texts:
