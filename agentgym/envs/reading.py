@@ -1,4 +1,4 @@
-"""Helpers that parse texts written by worlds and load text files."""
+"""Helpers that load text files and parse strings written by worlds."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # any other reason is a truncation
+_TERMINAL = ("world", "failed_rounds", "referee")  # all other reasons mean a truncation
 
 
 class Game:
@@ -109,7 +109,7 @@ class Game:
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
-        # Talking and waiting use no turn, so a turn may take several cycles.
+        # Talking and waiting do not use a turn, so a turn may take several cycles.
         self._last = self.max_cycles or 4 * (first.max_turns or 2_500) + 16
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)

@@ -44,12 +44,12 @@ class Team:
         idle: The agents that do not reply until they receive mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        winners: The agents that solved the task, or earned the most, if the agents compete.
+        winners: In a competition, the agents that solved the task or earned the most.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty string.
         pending_end: Why the episode will end after the host's answer; in a duel, why the last world
             ended.
-        stopped_by: The agent that ended a match because it could not continue.
+        stopped_by: The agent that could not continue and so ended a match early.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -164,8 +164,6 @@ class TeamProtocol:
         self.agents: AgentTools = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
-    # Hooks that a kind of team implements.
-
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
@@ -173,7 +171,7 @@ class TeamProtocol:
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return an agent's tools beyond the world's tools."""
+        """Return an agent's tools that the world does not provide."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:

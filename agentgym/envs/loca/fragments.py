@@ -24,7 +24,7 @@ _SHOP_PAGE = 20  # twenty products or orders fit even into a small context windo
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all emails of a folder, newest first."""
+    """Read all emails in a folder, newest first."""
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)

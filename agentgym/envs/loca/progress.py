@@ -79,7 +79,7 @@ class Progress:
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
         self._others: list[ToolCall] = []  # off-plan calls listed in the state
-        self._effects: dict[str, str] = {}  # newest value of each item set by off-plan calls
+        self._effects: dict[str, str] = {}  # latest value that off-plan calls gave each item
         self._unseen: dict[str, str] = {}  # line prefix for each changed file or kind of record
         self._own_records: Sequence[Any] = ()
         # Effects of off-plan calls since the last `look` step, by kind of record.
@@ -87,7 +87,7 @@ class Progress:
         self._things: dict[str, str] = {}
         self._done_effects: dict[str, tuple[str, str]] = {}
         self._belief = OfficeBelief()
-        self._unindexed: dict[str, None] = {}  # labels not yet in the belief
+        self._unindexed: dict[str, None] = {}
 
     def pending(self) -> list[PlanStep]:
         """Return the steps that may run now, in plan order, or `CLAIM` at the end of the plan."""

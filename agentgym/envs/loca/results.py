@@ -29,7 +29,7 @@ def data_rows(text: str) -> list[dict[str, str]]:
 
 
 def listed_items(text: str) -> list[str]:
-    """Return the items of a Google Cloud listing."""
+    """Return the items in a Google Cloud listing."""
     heading, *lines = text.split("\n")
     count = re.fullmatch(r".* \((\d+)\):", heading)
     if count is None or int(count[1]) != len(lines):

@@ -18,7 +18,7 @@ def _whole_seconds(text: str) -> str:
     return text[:-3] if text.endswith("+00:00") else text
 
 
-# Converters for stored values whose types do not require DuckDB.
+# Converters for the column types that can be read without DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
@@ -45,7 +45,7 @@ def sent_failures(email: Email) -> Iterator[str]:
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
-    """Hash the records of each table of a dataset."""
+    """Hash the records of each table in a dataset."""
     return {
         f"{dataset}.{table}": _table_state(cloud, dataset, table)
         for table in cloud.bigquery.tables(dataset)
@@ -103,7 +103,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
         tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
-        state.append([names, tables, {}])  # without the {}, instance keys would change
+        state.append([names, tables, {}])  # removing the {} would change instance keys
     return state
 
 

@@ -124,7 +124,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """Return the names of the files that a run evaluates, importing files first."""
+        """Return the files that running the program evaluates, importing files first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:

@@ -1,4 +1,4 @@
-"""An agent's knowledge from reading modules: programs, values, and modules that a run evaluates."""
+"""An agent's knowledge from the modules read so far."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class LoreConfig(TurnBudget):
         max_arity: The maximum number of operands of a rule, at least `min_arity`. Some operators
             have a lower maximum.
         max_calls_per_turn: The maximum number of calls per reply.
-        strict_ids: Whether ids that do not follow from the documents read so far are treated as
+        strict_ids: Whether ids that cannot be deduced from the documents read so far are treated as
             nonexistent. If false, ids can be guessed, as in the paper.
         rereads: Whether documents can be read again; otherwise rereading is an error.
         budget_by: Whether the turn budget is based on an optimal policy with one call per turn

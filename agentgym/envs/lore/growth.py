@@ -40,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Samplers of a bottom-up domain; rates are mean irrelevant items per relevant document."""
+    """Samplers of a bottom-up domain, and mean counts of irrelevant items per relevant document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -99,8 +99,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Shuffle the variable numbers, because irrelevant documents have the largest numbers. The
-        # root remains v0.
+        # Shuffle the variable numbers, because irrelevant documents would otherwise have the
+        # largest numbers. The root remains v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]

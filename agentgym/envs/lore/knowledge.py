@@ -14,7 +14,7 @@ RECENT = 3
 
 @dataclass
 class ReadDocuments(ABC):
-    """The documents read by an agent, and the ids that follow from these documents.
+    """The documents read by an agent, and the ids that can be deduced from these documents.
 
     Attributes:
         order: The ids of all known or read documents, starting with the oldest.
@@ -38,7 +38,7 @@ class ReadDocuments(ABC):
         """Return the known ids of documents that have not been read."""
 
     def follows(self, file: str) -> bool:
-        """Return whether the id of an unread document follows from the documents read so far."""
+        """Return whether an unread document's id can be deduced from the documents read so far."""
         return file in self.unread()
 
     @abstractmethod

@@ -92,7 +92,7 @@ class MultimodalConfig(DocumentConfig):
     Attributes:
         render: `image` to show pictures as images, or `scene` to describe them in words for
             text-only models.
-        counted: The share of numbers that must be counted in a picture.
+        counted: The share of numbers that are shown as objects to count in a picture.
         pictured: The share of numeric rules that show the expression in a picture.
     """
 
@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # Shuffle the objects, because those to be counted come first.
+        # Shuffle the objects, because the objects to count would otherwise come first.
         style.shuffle(objects)
         return target, objects
 
@@ -291,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls; changes of a picture after the third are `redundant`."""
+        """Label calls; after three changes to a picture, further changes are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -140,7 +140,7 @@ BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """Return the distinct variables of an expression in order of occurrence."""
+    """Return the distinct variables in an expression, in order of occurrence."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 

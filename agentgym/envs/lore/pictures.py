@@ -95,7 +95,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw other kinds of objects; half of them share the colour or shape of the target."""
+    """Draw other kinds of objects; half of the kinds share the colour or shape of the target."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []

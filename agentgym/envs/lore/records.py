@@ -103,7 +103,7 @@ def _prefix(file: str) -> str:
     return file.partition("%")[0]
 
 
-@functools.lru_cache(maxsize=16384)  # every step sorts the same files
+@functools.lru_cache(maxsize=16384)  # cached, because every step sorts the same files
 def _number(file: str) -> int:
     return int(_prefix(file)[1:])
 

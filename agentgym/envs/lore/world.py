@@ -84,8 +84,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
         return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
-    # Subclasses override the following hooks.
-
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
         raise NotImplementedError

@@ -108,7 +108,7 @@ class GridWorld(World[GridConfig]):
     @classmethod
     def instance_count(cls, config: GridConfig) -> int | None:
         # The holes have at least `places` possible arrangements, unless no cell or every cell is a
-        # hole. If the result is None, samples are counted, which is slow on large boards.
+        # hole. If None is returned, the caller counts samples, which is slow on large boards.
         places = config.size**2 - 1
         return places if 0 < config.holes < places and places > MIN_INSTANCES else None
 
@@ -214,7 +214,7 @@ class GridWorld(World[GridConfig]):
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first step of each cheapest path, `done` at the goal, or () without enough moves."""
+        """Return each cheapest path's first step, `done` at the goal, or () if out of reach."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:

@@ -133,8 +133,7 @@ class ListWorld(World[ListConfig]):
             raise ToolError(f"the list has no index {echo(id)}")
         if id < self.locked:
             raise ToolError(
-                f"index {id} lies to the left of an element removed before, so it can no longer be "
-                "removed"
+                f"index {id} lies to the left of a removed element and can no longer be removed"
             )
         del self.items[id], self._origins[id]
         self.locked = id
@@ -155,7 +154,7 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pops after which the target is still reachable, or `done`."""
+        """Return the pops after which the target is still reachable, or `done` at the target."""
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
         done = self.items == self.target

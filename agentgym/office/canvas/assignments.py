@@ -83,7 +83,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now; with a score, it counts as graded."""
+        """Add a submission, made now by default; a submission with a score counts as graded."""
         now = self._records.now()
         return self._records.add(
             "submissions",

@@ -133,7 +133,7 @@ class Announcements(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement that appears at `posted_at`, by default by the first teacher."""
+        """Add an announcement, visible from `posted_at`; `author` defaults to the first teacher."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)

@@ -39,7 +39,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id. `time_limit` is in minutes; -1 attempts are unlimited."""
+        """Add a quiz and return its id. `time_limit` is in minutes; -1 attempts means no limit."""
         return self._records.add(
             "quizzes",
             course_id=course_id,

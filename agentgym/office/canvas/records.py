@@ -94,7 +94,7 @@ class CanvasRecords(ServerState):
         return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the types of the user's enrollments in a course that have one of the `states`."""
+        """Return the types of the user's enrollments in a course, only for the given states."""
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 
@@ -163,7 +163,7 @@ class CanvasPart:
 
 
 def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
-    """Return a record's columns, except `hidden` ones, and extra fields."""
+    """Merge a record's columns, except the `hidden` columns, with the extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
 

@@ -27,7 +27,7 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns named after `Mail` attributes, except bcc, which only the author sees.
+# `Mail` attributes with a column of the same name, without bcc, which only the author sees.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Read the published configurations as worlds, options and seeds."""
+"""Convert LOCA-bench's published configurations into worlds, options and seeds."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _tasks() -> Mapping[str, Any]:
 
 
 def _value(text: str, params: Mapping[str, Any]) -> Any:
-    """Return a parameter's value, or a sum or product of parameters and integers."""
+    """Evaluate a parameter name, or a sum or product of parameter names and integers."""
     for sign, combine in ((" + ", sum), (" * ", math.prod)):
         if sign in text:
             return combine(int(x) if x.isdecimal() else params[x] for x in text.split(sign))

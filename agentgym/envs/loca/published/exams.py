@@ -37,7 +37,7 @@ _CODE, _DATE, _TIME, _CREDIT = (
 
 
 def read_exam_post(text: str) -> list[Said]:
-    """Return the statements in a LOCA-bench announcement."""
+    """Return the statements about a course and the exam in a LOCA-bench announcement."""
     if welcome := _WELCOME.search(text):
         books = "welcome_open" if welcome[2] == "Open" else "welcome_closed"
         return [["credits", {"number": int(welcome[1])}], [books, {}]]
@@ -53,7 +53,7 @@ def read_exam_post(text: str) -> list[Said]:
 
 
 def read_exam_mail(text: str, sender: str) -> list[Said]:
-    """Return the statements in a LOCA-bench email, whose sender identifies the course."""
+    """Return the statements about exams in a LOCA-bench email; the sender identifies the course."""
     exam = _MAILED.search(text)
     if not exam:
         return []

@@ -20,13 +20,13 @@ from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
 
 T = TypeVar("T")
-# Maps each required column to a conversion that may raise ValueError.
+# Maps each required column to a conversion function that may raise ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def as_name(cell: object) -> str:
-    """Return the text of a cell, or raise ValueError."""
+    """Return a cell's text; raise ValueError if there is no text."""
     if not isinstance(cell, str) or not cell.strip():
         raise ValueError(f"must be a non-empty string, got {cell!r}")
     return cell
@@ -80,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file, whose keys must be unique."""
+    """Return the rows of a CSV file; the `key` columns must identify each row."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:
@@ -103,7 +103,7 @@ def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]
 def typed_rows(
     place: object, table: Sequence[Sequence[Any]], columns: Columns, key: Sequence[str] = ()
 ) -> Rows:
-    """Return the rows of a table with converted columns; keys must be unique."""
+    """Return the rows of a table, converting columns; the `key` columns must identify each row."""
     header = list(table[0])
     if any(header.count(name) != 1 for name in columns):
         raise ValueError(f"{place}: row 1 must contain each of {list(columns)} once, got {header}")
@@ -128,7 +128,7 @@ def typed_rows(
 def read_tables(
     state: Path, dataset: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of a BigQuery dataset's tables by name.
+    """Return the rows of a BigQuery dataset's tables, by table name.
 
     `columns` maps the required columns of each table to types, as in `BigQuery.load`. Raise
     ValueError if the database is missing or has different columns.

@@ -98,7 +98,7 @@ class _Payment:
 
 
 def read_layout(text: str) -> dict[str, Any] | None:
-    """Return an invoice's facts, with amounts in cents, or None for other layouts."""
+    """Return an invoice's facts, with amounts in cents, or None if the layout is unknown."""
     if _TOTAL not in text:
         return None
     facts: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
 
 
 def read_entries(state: Path) -> list[dict[str, Any]]:
-    """Return the rows of both tables, joined by invoice."""
+    """Return the rows of the invoice and payment tables, joined by invoice."""
     folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
     entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
     payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
@@ -177,7 +177,7 @@ def invoice_failures(
     expected: Sequence[Mapping[str, Any]],
     buyers: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Compare the invoice ids, the payments, the column comment and each buyer's INBOX.
+    """Check the invoice ids, the payments, the column comment and each buyer's INBOX.
 
     `expected` contains the old and new rows. `buyers` maps email addresses to the files of invoices
     that are not paid in full.

@@ -59,7 +59,7 @@ _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0
 def ab_testing_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, verdict: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Compare each conversion rate with a tolerance of 0.05 percentage points.
+    """Check each conversion rate with a tolerance of 0.05 percentage points.
 
     Whether a bucket or a log entry is required depends on the agent's own overall rates. `verdict`
     contains the names of the bucket, the log and the overall row, and the required payload.
@@ -90,7 +90,7 @@ def ab_testing_failures(
 def academic_warning_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, students: Mapping[str, str]
 ) -> Iterator[str]:
-    """Compare the ids in bad_student.csv, and critical messages with the drops over 45 percent."""
+    """Check the ids in bad_student.csv, and the critical log entries for drops over 45 percent."""
     drops = {row["student_id"]: row["drop_ratio"] for row in expected}
     try:
         rows = _records(files.read_text("bad_student.csv"))
@@ -117,7 +117,7 @@ def academic_warning_failures(
 
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
-    """Compare the file, the spreadsheet and the expected counts; allow additional teams."""
+    """Check the counts in the file and in the spreadsheet; allow additional teams."""
     tables = []
     for path in files.walk():
         name = path.rpartition("/")[2].lower()
@@ -160,7 +160,7 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 def growth_failures(
     files: Workspace, path: str, expected: Records, optional: Collection[str]
 ) -> Iterator[str]:
-    """Compare growth rates, tolerating one percentage point and ignoring the columns in `optional`."""
+    """Check growth rates within one percentage point, ignoring the columns in `optional`."""
     try:
         header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:
@@ -191,7 +191,7 @@ def inventory_failures(
     products: Mapping[str, int],
     materials: Mapping[str, float],
 ) -> Iterator[str]:
-    """Compare the stock of each product, and of each material with a tolerance of 0.01."""
+    """Check the stock of each product and, with a tolerance of 0.01, of each material."""
     seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
     if len(seen) > _PAGE:
         yield f"the rule reads {_PAGE} products, so it fails with {len(seen)}"
@@ -212,7 +212,7 @@ def outlet_failures(
     rows: Records,
     subscribers: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Compare the products in the outlet, and the table attached to each subscriber's email.
+    """Check the products in the outlet, and the table attached to each subscriber's email.
 
     Like LOCA-bench's checker, read the attached file from the final workspace.
     """

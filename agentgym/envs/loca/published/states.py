@@ -126,7 +126,7 @@ class _StockedProduct:
 
 @dataclass(frozen=True)
 class _Line:
-    product_id: ShopProduct  # the generator writes a product record, not an id
+    product_id: ShopProduct
     quantity: Annotated[int, Field(ge=1)]
 
 

@@ -49,7 +49,7 @@ def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> It
 def deadline_failures(
     calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
 ) -> Iterator[str]:
-    """Require an event 3 hours (within 5 minutes) before each deadline, and allow other events.
+    """Require an event 3 hours (±5 minutes) before each deadline, and allow other events.
 
     `deadlines` maps the short and full name of each conference to the deadline.
     """
@@ -70,7 +70,7 @@ def _names_deadline(title: str, names: Sequence[str]) -> bool:
 def listing_failures(
     files: Workspace, path: str, columns: Collection[str], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare the rows of a CSV file in order, ignoring case and punctuation in titles."""
+    """Check the rows of a CSV file, in order, ignoring case and punctuation in titles."""
     try:
         reader = csv.DictReader(io.StringIO(files.read_text(path)))
         rows = list(reader)

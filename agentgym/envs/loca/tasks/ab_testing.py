@@ -66,7 +66,7 @@ PARTS = 50
 _ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
-CHUNK = 2  # few scenarios per step, so that the plan grows with the state
+CHUNK = 2  # scenarios per step, few enough that the plan grows with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

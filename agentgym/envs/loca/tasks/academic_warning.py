@@ -45,10 +45,10 @@ TABLE = CsvTable(
     {"name": exact, "drop_percent": number(0.0501, "%")},
     key=("student_id",),
 )
-WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # limits in the task prompt
+WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # limits stated in the task prompt
 # Minimum distance of random drops from both limits, so that rounding never changes a decision.
 MARGIN = 0.004
-# Share of large drops, of critical drops among the large drops, and of drops exactly at a limit.
+# Shares of large drops, of critical drops among the large drops, and of drops exactly at a limit.
 _DROP_RATE, _CRITICAL_RATE, _LIMIT_RATE = 0.2, 0.3, 0.04
 _ABSENCE_RATE = 0.05  # share of missed exams
 

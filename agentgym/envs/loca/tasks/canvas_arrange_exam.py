@@ -295,7 +295,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
         limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)
-        if self.rng.integers(2):  # clearly above or below the limit
+        if self.rng.integers(2):  # move half of the scores away from the limit
             points += self.whole(1, 9) * (1 if exempt else -1)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"

@@ -61,7 +61,6 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
-# Example value for each column.
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",

@@ -82,7 +82,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 @functools.cache
 def presentations_book() -> PhraseBook:
-    """Return the phrases of students' emails."""
+    """Return the phrases used in students' emails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 
@@ -219,7 +219,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
-        # An email that does not count has a wrong subject, a wrong file or only a draft.
+        # An invalid submission has a wrong subject, a wrong file or only a draft.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],

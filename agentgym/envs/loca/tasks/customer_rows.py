@@ -25,7 +25,7 @@ DATASET, TABLE, TEMPLATE, CREDENTIALS = (
 )
 
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)  # orders at exactly this time count
+FROM = NOW - timedelta(days=7)  # the earliest order time that counts
 TODAY = f"{NOW:%Y-%m-%d}"
 TYPES = {
     "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",

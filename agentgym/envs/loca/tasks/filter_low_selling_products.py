@@ -54,7 +54,7 @@ COLUMNS = (
     "Discounted Price",
     "Discount Ratio",
 )
-DAYS, SALES = 90, 10  # limits in the task prompt
+DAYS, SALES = 90, 10  # limits stated in the task prompt
 # Probabilities that a product outside the outlet is exactly at a limit, and that only the
 # description excludes the product.
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45

@@ -148,7 +148,7 @@ def key_of(table: str) -> TableName:
 def form_of(table: Table) -> list[Any]:
     """Return the name, type, nullability and key of each column."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
-    return ["", *columns]  # without the empty string, instance keys would change
+    return ["", *columns]  # removing the empty string would change instance keys
 
 
 @functools.lru_cache(maxsize=8)

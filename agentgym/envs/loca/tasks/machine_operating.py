@@ -1,4 +1,4 @@
-"""Find the out-of-range sensor readings of one hour in BigQuery (LOCA-bench, table 7)."""
+"""Find the out-of-range sensor readings from one hour in BigQuery (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100  # few readings per step, so that plans grow with the state
+PAGE = 100  # readings per step, few enough that plans grow with the state
 Range: TypeAlias = tuple[int, int]
 # Probabilities that a reading is exactly at a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
@@ -92,7 +92,7 @@ class MachineOperatingConfig(PublishedConfig):
     """The size is the total number of sensors.
 
     Attributes:
-        hours: The number of hours of readings in the table, around noon. Default: 4 plus one per 60
+        hours: The number of hours around noon that the readings cover. Default: 4 plus one per 60
             sensors, at most 8.
         interval_minutes: The number of minutes between readings of a sensor, a divisor of 30.
         anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
@@ -104,7 +104,7 @@ class MachineOperatingConfig(PublishedConfig):
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):
-    """Find the out-of-range sensor readings of one hour, and upload a report."""
+    """Find the out-of-range sensor readings from one hour, and upload a report."""
 
     Config = MachineOperatingConfig
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
@@ -330,7 +330,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             filepath=BOOK,
             include_ranges=True,
         )
-        lines = max(40, -(-last // 3))  # at most three pages, because each page loads the workbook
+        lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
         pages = yield [
             read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
                  filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")

@@ -42,7 +42,7 @@ COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
 TABLE = CsvTable(FILE, COLUMNS, CELLS, key=("Team",))
 KINDS = COLUMNS[1:5]
-CHUNK = 300  # few rows per step, so that plans grow with the schedule
+CHUNK = 300  # rows per step, few enough that plans grow with the schedule
 TEAMS = (
     "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
     "Blackhawks|Colorado Avalanche|"

@@ -39,7 +39,7 @@ ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
-BEFORE = timedelta(hours=3)  # the lead time in the task prompt
+BEFORE = timedelta(hours=3)  # the lead time stated in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (
@@ -89,7 +89,7 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Metadata:
-    base_date: Literal["2025-09-15"]  # the date in the task prompt
+    base_date: Literal["2025-09-15"]  # the date stated in the task prompt
     target_info: _Targets
 
 
@@ -107,7 +107,7 @@ def fillers_book() -> PhraseBook:
 
 @functools.cache
 def conference_news() -> News:
-    """Return the emails that do not state a deadline."""
+    """Return the generator for emails that do not state a deadline."""
     return News(load_texts("conference_news"), SLOTS)
 
 
@@ -118,7 +118,7 @@ class SetConfCrDdlConfig(PublishedConfig):
     Attributes:
         noise_conferences: The number of conferences that do not need a reminder. Default: 1.4 times
             the size.
-        news: The maximum number of emails without a deadline for each conference.
+        news: The maximum number of emails per conference that do not state a deadline.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None

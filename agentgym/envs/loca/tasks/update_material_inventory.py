@@ -47,7 +47,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
-LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time in the task prompt
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time stated in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
     "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
@@ -64,7 +64,7 @@ PROTECTED = (
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
-# Probability of each reason why an order does not count.
+# Probability of each reason for ignoring an order.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 # Probability that the remaining material is just enough, or just too little, for a whole number of
 # products.

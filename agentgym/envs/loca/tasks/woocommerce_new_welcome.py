@@ -59,7 +59,7 @@ PRODUCTS = tuple(
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
-# Probability of each history. An order at the edge is exactly seven days old, or a second older.
+# Probability of each history; "at the edge" means exactly seven days old, or a second older.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,

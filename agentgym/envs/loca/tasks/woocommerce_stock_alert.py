@@ -75,7 +75,7 @@ _BOUNDARY_RATE = 0.25
 # Probabilities that a product without an alert was reported before, is unpublished, or is
 # discontinued according to the description.
 _REPORTED_RATE, _HIDDEN_RATE, _GONE_RATE = 0.35, 0.1, 0.6
-_OUTLOOK_RATE = 0.85  # share of other descriptions that say that the product is still ordered
+_OUTLOOK_RATE = 0.85  # share of the other products that are described as still ordered
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 

@@ -1,1 +1,1 @@
-"""Write office texts, and read the facts back from them."""
+"""Generate office documents, and parse the facts in them."""

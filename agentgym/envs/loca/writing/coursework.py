@@ -59,7 +59,7 @@ _LIMITS = (80, 85, 90, 95)  # thresholds for an exemption, in points
 _NOTE_RATE = 0.25  # share of required items whose description states that they are required
 _RESTORED_RATE = 0.35  # share of dropped items that are restored later
 _CHANGE_ASIDES = ("aside", "workload_aside")
-# Number of news items around each announcement, as in a weekly newsletter.
+# Number of news items added to each announcement.
 _NEWS = 2
 _TYPES = {
     "choice": "multiple_choice_question",
@@ -223,7 +223,7 @@ def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
-    """Put news around each post, or return one post with news if `posts` is empty."""
+    """Add news to each post; if `posts` is empty, return one post that contains only news."""
 
     def amid_news(text: str) -> str:
         more = [post.text for post in itertools.islice(news, _NEWS)]
@@ -233,7 +233,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the threshold for an exemption and the dropped titles."""
+    """Return the exemption threshold and the dropped titles."""
     need: int | None = None
     newest: dict[str, str] = {}
     for text in texts:

@@ -91,7 +91,7 @@ def _minute_of_day(time: str) -> int:
     return 60 * int(hour) + int(minute)
 
 
-# Facts that follow from the kind of a statement alone.
+# Facts implied by the kind of a statement alone.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "none": {"held": False},
     "off": {"held": False},

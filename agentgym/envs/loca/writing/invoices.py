@@ -47,14 +47,14 @@ _NOTES = {
 
 @functools.cache
 def payment_books() -> dict[str, PhraseBook]:
-    """Return the phrase books for boxes, notes and other remarks."""
+    """Return the phrase books for the boxes, notes and other remarks in invoices."""
     return {name: PhraseBook(texts, SLOTS) for name, texts in load_texts("payments").items()}
 
 
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw the text about the payment of an invoice. Amounts are in cents."""
+    """Draw a note or a box about the payment of an invoice. Amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"

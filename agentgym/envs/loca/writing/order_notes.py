@@ -43,7 +43,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the phrase book for orders of a shop."""
+    """Return the phrase book for notes in a shop's orders."""
     texts = load_texts("order_notes")
     if shop == "books":
         return PhraseBook(texts["books"], SLOTS)

@@ -34,13 +34,13 @@ class PhraseSlot:
 class Phrase:
     """A sentence with alternatives and slots.
 
-    `slots` maps types to slots. The last word of a slot name is the type, so `old_date` is a
+    `slots` maps each type to the format of the values. The last word of a slot name is the type, so `old_date` is a
     `date`. `count` is the number of possible combinations of alternatives.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
         self._slots: dict[str, PhraseSlot] = {}
-        # Each form is a list in which strings and slot names alternate.
+        # In each form, strings and slot names alternate.
         self._forms, pattern = [[""]], ""
         for piece in _split(text):
             if isinstance(piece, str):
@@ -125,7 +125,7 @@ class PhraseBook:
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the kind and the values of each phrase in a text, in the order of the book.
+        """Yield the kind and the values of each phrase in a text, in the order of the phrase book.
 
         Use this method for text without reliable sentence ends, such as PDF text.
         """
