@@ -40,7 +40,7 @@ SECONDS = 30
 HANGING = 60
 # Proximity score of a test file that is named after the faulty file.
 OWN = 99
-# Number of test files to run first; the files nearest to a fault detect most faults.
+# Number of test files to run first; files with paths like the faulty file's detect most faults.
 NEAREST = 3
 # Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0
@@ -123,8 +123,7 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Choose tests that execute the faulty line and fit the time limit, nearest and fastest
-        first.
+        """Choose tests that execute the faulty line and fit the time limit.
 
         A test outside the sample is assumed to execute the same lines as the sampled cases of the
         same test function. Other test functions are chosen only if their folder matches the fault's

@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# Omits `_SEAT_ENV`: a recorded spec must not choose the policies that run.
+# `_SEAT_ENV` is missing, because a recorded spec must not choose which policies run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import all plugin packages, or one; drop broken worlds with a warning."""
+    """Import all plugin packages, or only one; warn about broken worlds and unregister them."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or else another package's `ListWorld-easy`.
+    `ListWorld-easy` names the world `agentgym/ListWorld-easy-v0`, or else one of another package.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):

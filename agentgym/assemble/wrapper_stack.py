@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps (oracle letters without a suffix, hint scope) to a wrapper's arguments.
+# Returns a wrapper's arguments, given the active oracles, such as `PS`, and the hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that imports the wrapper from its outermost package, so files may move."""
+        """Return a spec that names the wrapper by the shortest import path, which rarely changes."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part

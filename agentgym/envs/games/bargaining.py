@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentgym.text.messages import ToolCall
 
-Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
+Items = tuple[int, int, int]  # the counts or the values of books, hats and balls
 Types = frozenset[int]
 
 KINDS = ("books", "hats", "balls")
@@ -102,7 +102,7 @@ class Bargain(NamedTuple):
         return 100 * worth(values, gets) >= self.demand * worth(values, pool)
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return the smallest share that meets the demand, starting with the most valued items."""
+        """Return a share that meets the demand, adding the most valued items first."""
         kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
             one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))

@@ -99,9 +99,9 @@ class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 
     Testing a call for membership runs its search. Iteration yields one call per missing document.
-    Each call searches for the question or a document already shown if this search puts the missing
-    document on the first page, and otherwise for the words of the missing document, without numbers
-    if possible. `following` contains the documents on the next page of the last search.
+    Each call searches for the text that shows the missing document on the earliest page: the
+    question, a shown document, or the missing document itself, preferably without numbers.
+    `following` contains the documents on the next page of the last search.
     """
 
     def __init__(

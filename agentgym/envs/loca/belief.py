@@ -105,7 +105,7 @@ class OfficeBelief:
         self._changes[label] = None
 
     def forget(self, label: str) -> None:
-        """Remove a change that was reverted; ignore unknown labels."""
+        """Remove a change that was reverted; do nothing if the label is unknown."""
         self._changes.pop(label, None)
         self._empty.pop(label, None)
 
