@@ -183,7 +183,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     """Draw the item table of an episode.
 
     Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables
-    replace names and values with random codes, and numbers with random numbers in the same order.
+    replace names and values with random codes, and numbers with random numbers, keeping their order.
     """
     free = knowledge == "free"
     if source == "synthetic":

@@ -57,7 +57,7 @@ class DatabaseOptions(ProblemOptions):
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents for which there is also an outdated version with a
             different number and the same month. Half of the documents with an outdated version
-            have a second outdated version with a different month.
+            also have a version from a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.
