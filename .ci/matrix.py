@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
-# Libraries whose results depend on the instruction set, the number of threads or the BLAS.
+# Libraries whose results depend on the instruction set, the number of threads or the BLAS library.
 NUMERIC = {
     "torch",
     "transformers",

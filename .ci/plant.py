@@ -34,9 +34,9 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU limit in seconds per fault: once for the sampled tests, and once for all other tests.
+# CPU seconds per fault; the limit applies separately to the sampled tests and to all others.
 SECONDS = 30
-# Timeout of a test in seconds; without a fault, no test takes half as long.
+# Timeout of a test in seconds; without a fault, every test takes less than half of this time.
 HANGING = 60
 # Proximity score of a test file that is named after the faulty file.
 OWN = 99

@@ -76,7 +76,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         number = drawn if self.config.task is None else self.config.task
         if number >= len(playable):
             raise ValueError(
-                f"task must be below {len(playable)}, the number of tasks of this database, got "
+                f"task must be below {len(playable)}, the number of tasks in this database, got "
                 f"{number}"
             )
         self.problem = database.tasks[playable[number]]

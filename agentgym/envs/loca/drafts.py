@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Maximum relative error of the length, small compared with the gaps between preset lengths.
 TOLERANCE = 0.08
-# Identifiers have a separate random stream, so that their number affects no other draw.
+# Identifiers have a separate random stream, so that adding identifiers affects no other draw.
 _IDS = 1
 # Maximum number of draws, so that a reset ends if no size fits.
 _TRIES = 12
