@@ -129,7 +129,7 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
             env_id,
             entry_point=entry_point(env_id),
             kwargs=kwargs,
-            order_enforce=False,  # Gymnasium's wrappers would slow each step
+            order_enforce=False,  # Gymnasium's wrappers would slow down each step
             disable_env_checker=True,
         )
 

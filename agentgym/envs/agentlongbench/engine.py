@@ -139,7 +139,7 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Parse the lists in a query's result; pair each list with the facts that its items share.
+    """Parse a query's result; return each list with the facts that all items in the list share.
 
     Raise ValueError for any other text, such as a truncated result.
     """

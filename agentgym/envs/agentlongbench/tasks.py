@@ -166,7 +166,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guessed item has two successors in a list, so ask about another item
+    else:  # no guessed item is followed by two others in a list, so use another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)

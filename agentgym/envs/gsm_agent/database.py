@@ -90,7 +90,7 @@ class DatabaseOptions(ProblemOptions):
 
 
 class Database:
-    """Documents sorted by id, their tasks, and a search index."""
+    """The documents (sorted by id) and tasks of a database, with a search index."""
 
     def __init__(
         self, documents: Sequence[Document], tasks: Sequence[Task], index: Lexical | Dense

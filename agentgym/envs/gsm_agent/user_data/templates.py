@@ -203,7 +203,7 @@ class Template:
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
         """Group the sentences so that each group has a number that affects the answer."""
-        # Skip numbers in equations, because each number follows from the others.
+        # Skip the variables of an equation, each of which follows from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line
