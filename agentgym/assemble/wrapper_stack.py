@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that names the wrapper by the shortest import path, which rarely changes."""
+        """Return a spec with the wrapper's shortest import path, which rarely changes."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part

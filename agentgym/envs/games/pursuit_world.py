@@ -116,7 +116,7 @@ class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves until the last catch.
 
     With the pursuer in cell p and the evader in cell e, the number is `pursuer[p, e]` if the
-    pursuer moves next, and `evader[p, e]` otherwise. After a catch in cell p, the number is `caught[p]`.
+    pursuer moves next, and `evader[p, e]` otherwise; after a catch in cell p, it is `caught[p]`.
     """
 
     pursuer: NDArray[np.int32]

@@ -173,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum for a player who repeats one move, or plays greedily if `always` is None."""
+        """Return the sum of a player who repeats one move, or is greedy if `always` is None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]

@@ -167,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Draw a fraction `1 / one_in` of the tasks; return the documents and the playable tasks."""
+        """Draw one in `one_in` tasks; return the documents and the playable tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
