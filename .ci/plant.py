@@ -40,7 +40,7 @@ SECONDS = 30
 HANGING = 60
 # Proximity score of a test file that is named after the faulty file.
 OWN = 99
-# Number of test files to run first; files with paths like the faulty file's detect most faults.
+# Number of test files to run first; the highest-ranked files detect most faults.
 NEAREST = 3
 # Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0

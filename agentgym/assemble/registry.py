@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` names the world `agentgym/ListWorld-easy-v0`, or else one of another package.
+    `ListWorld-easy` is short for `agentgym/ListWorld-easy-v0`, or else for another package's world.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):

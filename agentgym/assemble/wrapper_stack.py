@@ -83,8 +83,8 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name of the strategy in `context` and `context_options`.
-        wrapper: The class, importable from its module. The class must accept the env, its
-            `context_options` and, for stages after `EXAMPLES`, the argument `budget`.
+        wrapper: The class, importable from its module. The class must accept the env, the
+            strategy's `context_options` and, for stages after `EXAMPLES`, the argument `budget`.
         stage: The wrapper's position in the stack; by default the wrapper's attribute `stage`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):

@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# Copied from the trainer, because importing the trainer takes seconds.
+# This constant is copied from the trainer, because importing the trainer takes seconds.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# Maps each file name to a reader of the file, and to the consequence of moving the file aside.
+# Maps a file name to a reader function and the consequence of moving the file aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

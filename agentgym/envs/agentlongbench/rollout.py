@@ -19,7 +19,7 @@ RESERVE = 400
 _DRAWS = 20  # item tables to try before giving up
 _ATTEMPTS = 12  # logs to play before giving up
 _REPLAYS = 30
-# Fraction at the end of a log in which the agent isolates the hidden item.
+# Fraction of a log, counted from the end, in which the agent isolates the hidden item.
 _LATE = 0.15
 _MARGIN = 1.5
 # The paper's maximum number of rounds per log, and the minimum number of tokens per round.

@@ -16,7 +16,7 @@ SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 # The suffix is often empty, so that many product names are prefixes of other names.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# The lower and the exclusive upper bounds of the numbers of specific and general sentences.
+# Lower bounds and exclusive upper bounds of the numbers of specific and general sentences.
 _SENTENCES = ((3, 3), (5, 5))
 
 
