@@ -161,7 +161,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that depend on numeric libraries, ignoring indirect imports of NumPy."""
+    """Return test files that depend on numeric libraries, ignoring indirect imports of NumPy."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)

@@ -125,9 +125,8 @@ class Records:
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
         """Choose tests that execute the faulty line and fit the time limit.
 
-        A test outside the sample is assumed to execute the same lines as the sampled cases of the
-        same test function. Other test functions are chosen only if their folder matches the fault's
-        folder.
+        Unsampled cases of a test function are assumed to execute the same lines as the sampled
+        cases. Other test functions are chosen only if their folder matches the fault's folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]

@@ -99,7 +99,7 @@ def words_needed(
 class SignalWorld(GameWorld[SignalConfig]):
     """Describe objects to a listener with as few true words as possible.
 
-    A single agent is the speaker, and the scripted listener picks an object once only one object
+    A single agent is the speaker, and the scripted listener picks an object as soon as only one
     matches. In a match, both agents earn the minimum number of words divided by the number of words
     and wrong picks.
     """

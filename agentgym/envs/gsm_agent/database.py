@@ -1,8 +1,8 @@
 """Databases with the documents of all tasks and a search index.
 
-Worlds in the same process share databases. A task's number and the seed determine the task. Graph
-colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
-medium database contains the small database, and the full database contains both.
+Worlds in the same process share databases. Each task is determined by its number and the seed.
+Graph colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1).
+The medium database contains the small database, and the full database contains both.
 """
 
 from __future__ import annotations

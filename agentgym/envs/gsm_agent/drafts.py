@@ -166,7 +166,7 @@ class Draft:
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Define a quantity relative to another quantity that is defined with `budget - 1` premises."""
+        """Define a quantity relative to another, which is defined with `budget - 1` premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed

@@ -173,7 +173,7 @@ _THINGS = {
     "storage": re.compile("storage_(create|upload|delete)_.*"),
 }
 PROGRAMS = frozenset({"python_execute", "run_command"})
-# Tools with one of these words in their names change nothing relevant.
+# Tools with one of these words in their names change nothing that tasks check.
 _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )
