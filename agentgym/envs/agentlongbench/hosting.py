@@ -67,7 +67,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # The answer "no" to several values or to an exact number cannot be expressed as one fact.
+    # A "no" about several values or about an exact number cannot be expressed as one fact.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
