@@ -1,5 +1,5 @@
-"""pytest plugin that runs the tests listed in a JSON file, in the order of the list, and
-overwrites the file with the last failed test.
+"""pytest plugin that runs the tests listed in a JSON file in order, and overwrites the file
+with the last failed test.
 
 `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`
 """

@@ -45,7 +45,7 @@ SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """Raised if this machine cannot run the tests under a given condition."""
+    """Raised if this machine cannot meet a test condition."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parents[1]
 # CPU seconds per fault; the limit applies separately to the sampled tests and to all others.
 SECONDS = 30
-# Timeout of a test in seconds; without a fault, every test takes less than half of this time.
+# Timeout of a test in seconds; without a fault, every test takes less than half this time.
 HANGING = 60
 # Proximity score of a test file that is named after the faulty file.
 OWN = 99

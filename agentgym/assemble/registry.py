@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import all plugin packages, or only one; warn about broken worlds and unregister them."""
+    """Import one or all plugin packages; unregister broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):

@@ -82,7 +82,7 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
     """Register a wrapper as a context strategy for `make(..., context=name)`.
 
     Args:
-        name: The name of the strategy in `context` and `context_options`.
+        name: The strategy name in `context` and `context_options`.
         wrapper: The class, importable from its module. The class must accept the env, the
             strategy's `context_options` and, for stages after `EXAMPLES`, the argument `budget`.
         stage: The wrapper's position in the stack; by default the wrapper's attribute `stage`.

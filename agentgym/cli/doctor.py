@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# This constant is copied from the trainer, because importing the trainer takes seconds.
+# Copied from the trainer module, whose import takes seconds.
 CHECKPOINT = "checkpoint.pt"
 
 

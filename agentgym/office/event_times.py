@@ -34,7 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Convert an event's time for storage; error messages contain `name`."""
+    """Convert an event's time for storage, using `name` in error messages."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
@@ -100,7 +100,7 @@ def _moment(name: str, text: str) -> datetime:
 
 
 def parse_bound(name: str, text: str) -> int:
-    """Convert a time to seconds since 1970; error messages contain `name`."""
+    """Convert a time to seconds since 1970, using `name` in error messages."""
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(

@@ -167,7 +167,7 @@ class KnowledgeGraph(Server):
         return graph
 
     def set_person(self, name: str, observations: Sequence[str]) -> None:
-        """Write a graph with one person to the file."""
+        """Replace the stored graph with a graph of a single person."""
         person = {"name": name, "entityType": "person", "observations": observations}
         self.context.files.write(self.path, json.dumps({"type": "entity", **person}) + "\n")
 

@@ -17,7 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # stored JSON has no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # stored JSON has no whitespace around it
 
 
 def _from_json(text: str) -> Any:

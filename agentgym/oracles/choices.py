@@ -18,10 +18,10 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # attempts to find a wrong hint that can be parsed; most hints can
+_READ_BACK = 16  # maximum attempts to find a wrong hint that can be parsed
 _SAMPLES = 64
-_DECOYS = 8  # instances to try; some may repeat or have the same state
-_AHEAD = 8  # extra turns, because all offices start with the same empty state
+_DECOYS = 8  # instances to draw; some may equal the current instance or have its state
+_AHEAD = 8  # extra turns to reach another state; all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (
@@ -39,7 +39,7 @@ def best_call(world: World[object]) -> ToolCall:
     """Return an optimal call, or else a legal call; raise ValueError if optimality is undefined."""
     calls = world.optimal_calls()
     if calls is None:
-        # A fallback to a legal call would report a wrong score for the oracle.
+        # Falling back to a legal call would give the oracle a wrong score.
         raise ValueError(
             f"{type(world).__name__} has no oracle for this chat, because the chat omits the path "
             "of the data; run the oracle in the process that made the env, or use another policy"
@@ -69,7 +69,7 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        # Scripted policies that parse hints must be able to parse this hint.
+        # Scripted policies that parse hints must also be able to parse wrong hints.
         if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()

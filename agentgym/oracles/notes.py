@@ -28,7 +28,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
     used = [event for event in parsed.past.events if event and event[0].name == _TOOL]
     newest = used[-1][0].arguments if used else {}
     read_back = newest.get("command") == "view" and newest.get("path") == NOTE
-    # After reading a note, save the current state, which includes the later calls.
+    # After reading a note, save the state again, because later calls may have changed it.
     if parsed.warned or read_back:
         return ToolCall(_TOOL, {"command": "create", "path": NOTE, "file_text": describe()})
     if not used and not parsed.summary:

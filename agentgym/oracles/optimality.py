@@ -186,8 +186,8 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     undefined.
 
     `labels`: the world's label for each call, or `invalid` for a failed call. If
-    `World.labels_decide`, a reply is optimal if its labels are `optimal` or `neutral`, and at
-    least one is `optimal`.
+    `World.labels_decide` is true, a reply is optimal if its labels are `optimal` or `neutral`, and
+    at least one is `optimal`.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))

@@ -75,7 +75,7 @@ class ScriptedPolicy:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write the requested summary or a call; first, request the rest of a partial state."""
+        """Write the requested summary or a call; if a state hint is partial, request the rest."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         call = ask_for_state(parsed) or self.take_note(parsed) or self.act(parsed)
@@ -181,8 +181,8 @@ class Deficits(Config):
     Attributes:
         planning: The probability that a call is wrong even if the state is known; a plan hint in
             the newest message prevents this.
-        tracking: The probability that the agent forgets a tool result, drawn at each step for each
-            earlier result; a state hint in the newest message prevents this.
+        tracking: The probability, at each step and for each earlier tool result, that the agent
+            forgets the result; a state hint in the newest message prevents this.
         distraction: The probability, per reply in the history, that the next call is random;
             removing the history prevents this.
     """
@@ -240,10 +240,9 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that writes the world's reasoning before another policy's calls, to teach small
-    models.
+    """Policy that adds the world's reasoning to another policy's calls, to teach small models.
 
-    Only world calls get reasoning, and only if the chat does not show both a plan and a state hint.
+    Only calls of world tools get reasoning, unless the chat shows both a plan and a state hint.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -21,9 +21,9 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# Maximum cached chats; each takes much memory, and few runs have more concurrent episodes.
+# Maximum cached chats; each takes a lot of memory, and few runs have more concurrent episodes.
 _MOST_CHATS = 1_024
-_MOST_VERSIONS = 4  # per chat, because threads may read different versions
+_MOST_VERSIONS = 4  # maximum cached versions of a chat; threads may read different versions
 
 
 class PastCalls:

@@ -40,7 +40,7 @@ class _TeamReading(ChatReading):
 
     Attributes:
         has_floor: Whether it is the agent's turn; None if unknown.
-        parts: The number of the last received part of a long state, and the number of parts.
+        parts: The number of the last received part of a long state, and the total number of parts.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -116,7 +116,7 @@ class TeamPolicy:
     """Policy that plays all agents of a team with one scripted policy.
 
     In a split team, the agent that has the tool makes the next call; the other agents send that
-    agent the state and wait. A manager delegates the calls that it cannot play. A host
+    agent the state and wait. A manager delegates the calls that it cannot make. A host
     computes its answer from the question alone.
 
     Args:

@@ -1,4 +1,4 @@
-"""Play: the env that plays any world, its error guard, spaces and rendering.
+"""The env that plays any world, with its error guard, spaces and rendering.
 
 This package may import `agentgym.text` and `agentgym.world`.
 """

@@ -81,7 +81,7 @@ class ToolEnv(ToolHost):
     Attributes:
         most_calls: The maximum number of calls per reply; None for no limit.
         instance_key: The key of the instance; empty without a split.
-        sees_all: Whether the agent's chat contains all results of the world.
+        sees_all: Whether the agent's chat contains the results of all agents' calls.
 
     Raises:
         ValueError: An option is invalid, or a split has too few instances.
@@ -157,7 +157,7 @@ class ToolEnv(ToolHost):
         return world.rules(), world.task()
 
     def restated_task(self) -> str | None:
-        """Return `World.restate`, or None if the hook fails."""
+        """Return the result of `World.restate`, or None if the hook fails."""
         with self.guard.watch("the restated task", "the task could not be restated"):
             return self.world.restate()
         return None

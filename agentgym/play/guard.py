@@ -25,7 +25,7 @@ FAULT = "the tool failed for a reason of its own, and nothing was changed; try a
 # Longer results are logged as checksums, to save memory.
 _SHORT = 80
 
-# In the traceback of a deep recursion, only both ends are useful.
+# Only the beginning and the end of a deep recursion's traceback are useful.
 _MAX_TRACEBACK_CHARS = 10_000
 _MAX_CAUSE_CHARS = 200
 

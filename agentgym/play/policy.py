@@ -43,12 +43,12 @@ class Policy(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """Error of a policy that could not reply, for example because its server is down.
+    """Error for a policy that cannot reply, for example because its server is down.
 
     An episode with this error gets no score.
     """
 
     # A fatal error stops the run, because every later request would fail too.
     fatal: ClassVar[bool] = False
-    # One entry per chat if only some chats failed; empty if the whole batch failed.
+    # One reply or error per chat if only some chats failed; empty if the whole batch failed.
     replies: Sequence[Reply | PolicyError] = ()

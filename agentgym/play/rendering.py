@@ -13,7 +13,7 @@ _SCALE = 2  # enlarged, because the font is 11 pixels high
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
-    """Return the chat and the board as text (`ansi`), or as a picture, or None."""
+    """Render as text (`ansi`) or as a picture (`rgb_array`); return None for other modes."""
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
     if mode == "ansi":

@@ -165,6 +165,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
 
 def episode_state(toolset: object) -> dict[str, Any]:
-    """Return a `Toolset`'s attributes in `episode_state`, or all attributes of another object."""
+    """Return the attributes in `Toolset.episode_state`, or all attributes of any other object."""
     names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
     return {name: getattr(toolset, name) for name in names}

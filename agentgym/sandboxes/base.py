@@ -48,7 +48,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Result of a run of code.
+    """Result of running code.
 
     Attributes:
         error: The reason for an early end, shown to the policy; empty if the code finished.

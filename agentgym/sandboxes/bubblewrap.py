@@ -1,8 +1,8 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
 Each run is a process that sees the interpreter's files and an empty `/tmp`. The process has no
-network or environment, sees no other processes and starts none. Calls and answers are JSON lines on
-a separate socket, so printed text cannot imitate them.
+network access, inherits no environment variables, and can neither see nor start other processes.
+Calls and answers are JSON lines on a separate socket, so printed text cannot imitate them.
 """
 
 from __future__ import annotations

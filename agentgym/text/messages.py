@@ -208,7 +208,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the shared buffer and this version's length."""
+        """Return the shared buffer and how many of its messages this version contains."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:

@@ -122,7 +122,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer to a question, which includes the profile of the hidden item."""
+    """Return the right answer; the question includes the hidden item's profile."""
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):

@@ -195,7 +195,7 @@ OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """Return how the target compares with the guess: `==`, `>` or `<`."""
+    """Compare the target with the guess; return `==`, `>` or `<`."""
     if guess == target:
         return "=="
     return ">" if int(guess) < int(target) else "<"

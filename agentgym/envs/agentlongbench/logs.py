@@ -116,7 +116,7 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """The planned round and item for the guess with the largest number in a log.
+    """The planned first guess of an item with the largest number in a log.
 
     The round is drawn before the log is played, so that all rounds are equally likely. Earlier
     guesses must have smaller numbers than this guess, and later guesses must not have larger ones.

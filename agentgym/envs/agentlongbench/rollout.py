@@ -39,7 +39,7 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play whole rounds without guessing the hidden item, in linear time and memory.
+    """Play whole rounds without guessing the hidden item, in time and memory linear in the size.
 
     The size is given as `rounds` (at least 3) or as `length` in tokens (at least `SHORTEST`). The
     log and the question fill 90 to 100 % of `length`. With `isolate`, only the hidden item occurs

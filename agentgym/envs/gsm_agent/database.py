@@ -57,7 +57,7 @@ class DatabaseOptions(ProblemOptions):
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents for which there is also an outdated version with a
             different number and the same month. Half of the documents with an outdated version
-            also have a version from a different month.
+            also have a version with a different number and a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.
@@ -167,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Draw one in `one_in` tasks; return the documents and the playable tasks."""
+        """Draw one in `one_in` tasks; return their documents and the playable tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)

@@ -99,7 +99,7 @@ class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 
     Testing a call for membership runs its search. Iteration yields one call per missing document.
-    Each call searches for the text that shows the missing document on the earliest page: the
+    The query is the text that shows the missing document on the earliest page: the
     question, a shown document, or the missing document itself, preferably without numbers.
     `following` contains the documents on the next page of the last search.
     """

@@ -212,7 +212,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        # The state lists only recently read documents, although older documents can be read again.
+        # Of the documents read, the state lists only recent ones, although all can be read again.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 

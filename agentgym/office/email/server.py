@@ -78,7 +78,7 @@ class Email(Server):
         """Store emails with arbitrary dates in mailboxes, without sending the emails.
 
         By default, all recipients and the sender's Sent folder receive the emails. With `user`,
-        only that user's `folder` receives the emails, and is created if necessary.
+        only that user's `folder`, created if necessary, receives the emails.
         """
         boxes = self._mailboxes
         with self.store.change():

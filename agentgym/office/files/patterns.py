@@ -12,7 +12,7 @@ MAX_PATTERNS = 100  # each pattern is matched against every path
 
 
 class Patterns:
-    """Glob patterns, at least one of which a path must match."""
+    """Glob patterns; a path matches if it matches at least one of them."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time, tracking all positions where a pattern's prefix can end."""
+    """Match in polynomial time by computing where each prefix of the pattern can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -19,18 +19,18 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading a page takes a few milliseconds
 
-# About three CPU seconds; the unit is one word, one number, or ten bytes of a page or font.
+# About three CPU seconds. A word, a number, or ten bytes of a page or font cost one unit.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # work below this share of `MAX_WORK` is free
+_FREE_SHARE = 0.1  # reading a file is free up to this share of `MAX_WORK`
 
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
 _CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
-_CACHED_FILES = 1_024  # more files than any task contains
+_CACHED_FILES = 1_024
 
 _LEADING = 1.3  # line height as a multiple of the font size
 _BLANK = 11.0  # in points
@@ -124,7 +124,7 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 
 
 class _Work:
-    """Work budget of a PDF file; pypdf uses an instance in place of its numeric limits."""
+    """Work budget of a PDF file, passed to pypdf as a limit that decreases during reading."""
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
@@ -157,7 +157,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # raise this error even if pypdf raises another
+            self._check()  # this error replaces any error from pypdf
 
     def _check(self) -> None:
         if self._rest < 0:

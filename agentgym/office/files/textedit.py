@@ -26,7 +26,7 @@ def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     """Apply the edits in order; each edit replaces the first occurrence of `oldText`.
 
     Without an exact match, whitespace around lines is ignored, and new lines are indented like
-    the old lines. Raises `ToolError` if `oldText` is empty or not found, or a text is too long.
+    the old lines. Raises `ToolError` if `oldText` is empty or not found, or if a text is too long.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")

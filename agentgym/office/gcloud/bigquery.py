@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
 MAX_ROWS = 10_000  # see the tool's description
-QUERY_MS = 1000  # reported duration of each query
+QUERY_MS = 1000
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (

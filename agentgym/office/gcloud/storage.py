@@ -218,7 +218,7 @@ class Storage:
         last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
         with store.change():
             store.delete("objects", bucket=bucket["name"], name=name)
-            # A generation is a time in microseconds, but greater than the object's last generation.
+            # A generation is the time in microseconds or, if greater, the last generation plus one.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),

@@ -89,7 +89,6 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Open a workbook; cached, because large sheets are read in many parts."""
     return open_workbook(data)
 
 

@@ -139,7 +139,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield all nodes of a syntax tree; not recursive, because trees may be deep."""
+    """Yield all nodes of a syntax tree, without recursion, because trees may be deep."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -41,7 +41,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 class FormulaError(Exception):
-    """Raised to stop a function, operator or formula; `error` becomes the value."""
+    """Raised to stop evaluating a function, operator or formula; `error` becomes the result."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -224,7 +224,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return the target's index; with `near`, that of the last value up to it in a sorted line."""
+    """Return the index of `target`; with `near`, of the last sorted value not above `target`."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]

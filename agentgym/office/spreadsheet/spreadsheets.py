@@ -26,7 +26,7 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000  # including empty cells, as in Google Sheets
 MAX_COLUMNS = 18_278  # the last column is ZZZ, as in Google Sheets
-MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
+MAX_READ = 200_000  # maximum cells read per call; a few megabytes as JSON
 MAX_SHEETS = 200  # as in Google Sheets
 GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
 
@@ -287,7 +287,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; raise `ToolError` for any other `start`."""
+        """Add empty rows or columns at the end; raise `ToolError` for any other position."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

@@ -21,7 +21,7 @@ from agentgym.text.tools import ToolError
 MAX_BYTES = 64 * 2**20  # maximum unpacked size, because small archives may expand enormously
 MAX_PARTS = 2_000  # maximum files per workbook; a sheet with charts has a few files
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
-MAX_ROWS = 100_000  # each non-empty row has at least one cell
+MAX_ROWS = 100_000  # equal to MAX_CELLS, because each non-empty row has a cell
 MAX_COLUMNS = 16_384  # as in Excel
 MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before other cells in a row
 MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
@@ -151,7 +151,7 @@ class _Archive(zipfile.ZipFile):
 def check_workbook(data: bytes) -> None:
     """Check a workbook without loading it.
 
-    Raises `ToolError` if the workbook is too large, not an archive of XML, or declares a DTD.
+    Raises `ToolError` if the workbook is too large, cannot be read, or declares a DTD.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

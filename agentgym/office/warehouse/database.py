@@ -83,7 +83,7 @@ class _Process:
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = select.poll()  # reused, because `Connection.poll` creates one per call
+        self._answers = select.poll()  # `Connection.poll` would create a poll object per call
         self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 
@@ -163,7 +163,7 @@ class DuckDBSession:
 
     @property
     def usable(self) -> bool:
-        """Return False after a fork, or if the child process has ended."""
+        """Return whether the connection is open and was opened by this process."""
         return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:

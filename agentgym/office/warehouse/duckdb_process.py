@@ -1,8 +1,8 @@
 """Child process that runs SQL in DuckDB, so that any statement can be stopped.
 
 This file is executed by path and imports nothing from the package. A request contains the name of
-a `_Session` method and arguments. The response contains `ok` or an error's kind, a value and the
-CPU seconds.
+a `_Session` method and arguments. The response contains its kind (`ok` or a kind of
+error), a value and the CPU seconds.
 """
 
 from __future__ import annotations

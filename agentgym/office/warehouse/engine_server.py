@@ -11,7 +11,7 @@ from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
-ALL_ROWS = 10_000_000  # more rows than any table can have
+ALL_ROWS = 10_000_000  # a limit that no table reaches
 
 
 class EngineServer(Server):

@@ -239,5 +239,5 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Strings to quote: with line breaks, or `null`, which would look like a missing value.
+# Strings with line breaks, and `null`, which would look like a missing value, are quoted.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

@@ -113,7 +113,6 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# Name of each action's row count, in the order of the results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # maximum JSON size of a result; exceeds every context window
+MAX_BYTES = 1 << 20  # maximum JSON size of a result, larger than any context window
 
 to_json = json.JSONEncoder(ensure_ascii=False).encode  # reused, because creating an encoder is slow
 
@@ -54,7 +54,7 @@ class ConversionResult:
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that fit into a result, and a note about omitted records."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # separators add to the size
+    if len(to_json(retained).encode()) > MAX_BYTES:  # including separators
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""

@@ -68,7 +68,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a date (by default in site time) to GMT; errors contain `name`."""
+        """Convert a date (by default in site time) to GMT, using `name` in error messages."""
         if not text:
             return None
         try:
@@ -141,7 +141,7 @@ class ShopPart:
 
 
 def stamp(moment: datetime) -> str:
-    """Convert a datetime to GMT in the stored format; raise `ValueError` without a time zone."""
+    """Convert a datetime to GMT in the stored format; raise `ValueError` if it has no time zone."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"

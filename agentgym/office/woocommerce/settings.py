@@ -41,7 +41,7 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting; raise ToolError for an unknown id, ValueError for an invalid value."""
+        """Change a setting; raise ToolError for an unknown id or ValueError for a bad value."""
         setting = self._store.get("settings", id)
         options = setting["options"]
         if options and value not in options:

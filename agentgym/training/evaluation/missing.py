@@ -45,7 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return `Results`. If no missing episodes are recorded, infer them."""
+    """Return `Results`; if no missing episodes are recorded, infer them from a full grid."""
     if isinstance(results, Results):
         return results
     there = played(results)

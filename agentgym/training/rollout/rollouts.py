@@ -91,7 +91,7 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 
 def _reply_of(step: Step) -> Reply:
-    # Recorded replies lack `ended` and `usage`, which are in the step's info.
+    # Replies read from a log lack `ended` and `usage`, so take both from the step's info.
     ended = step.info.get("detail", {}).get("ended", "")
     ended = ended if ended in ("left", "over_window") else ""
     return replace(step.reply, ended=ended, usage=step.info.get("usage"))

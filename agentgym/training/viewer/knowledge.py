@@ -33,7 +33,7 @@ class _Fact:
     Attributes:
         number: The call's position in the reply.
         result: The number of the message that contains the result; None if no chat shows it.
-        receiver: The seat that the call addresses, or an empty string if there is none.
+        receiver: The seat that the call addresses; empty if there is none or it is unknown.
         known: The first turn at which each seat knows the fact.
         arrived: The text that another seat received, if it differs from the call's text.
     """

@@ -113,7 +113,7 @@ _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 class _Exact(ast.NodeTransformer):
-    """Transformer that replaces divisions and floats with exact fractions."""
+    """Replaces divisions and floats with exact fractions."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

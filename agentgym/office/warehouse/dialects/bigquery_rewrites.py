@@ -201,7 +201,7 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.GroupConcat: _without_limit,
     # DuckDB supports IGNORE NULLS only in window functions.
     exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
-    exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the places", "offset"),
+    exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the positions", "offset"),
     exp.Pivot: _pivot,
     exp.Literal: _literal,
     exp.Format: lambda node: exp.Anonymous(

@@ -14,9 +14,9 @@ from sqlglot import Dialect, Parser, TokenType
 MAX_TOKENS = 50_000  # parsing takes about 20 microseconds per token
 MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is recursive
 
-# Maximum average number of rereads per token; ordinary statements need less than 1.
+# How often backtracking may reread a token on average; ordinary statements need less than once.
 _REREADS = 16
-# Rereads that every statement may use; they take about 0.04 seconds.
+# Further tokens that any statement may reread, in about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 

@@ -176,6 +176,6 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
             *(exp.CurrentTimezone, exp.CurrentAccount, exp.CurrentRegion, exp.CurrentVersion),
             *(exp.CurrentUser, exp.CurrentRole, exp.CurrentWarehouse),
         ),
-        refuse("functions that tell of the account"),
+        refuse("functions that return account or session details"),
     ),
 }

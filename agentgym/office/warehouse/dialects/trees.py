@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that rejects an expression if it has the `part` (default: always)."""
+    """Return a rewrite that rejects expressions; if `part` is given, only expressions with it."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
