@@ -53,8 +53,8 @@ above the ceiling. In all other cases, the verdict is `undecided`, and more seed
 The audit also measures forbidden events. {measures}
 
 The two baselines, which get no verdict, are the oracle and random calls that are legal in the
-world's belief state. The last column names the commit at which the row was measured. A world can
-register further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
+world's belief state. A world can register further shortcuts with
+`agentgym.assemble.adversaries.register_adversary`.
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
            "random legal", "oracle", "seeds", "verdict", "commit")  # fmt: skip

@@ -47,8 +47,7 @@ TAIL = """
 Some policies, such as models at temperature 0, always give the same reply to the same prompt. Seeds
 with the same first prompt and reply are therefore treated as one cluster. In simulations with 20
 seeds and 1 to 20 different openings, at least 93 % of the intervals contain the true rate and
-effect (`tests/training/evaluation/test_clusters.py`). This clustering does not affect scripted
-policies, because their random draws depend on the instance.
+effect (`tests/training/evaluation/test_clusters.py`).
 """
 
 

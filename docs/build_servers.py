@@ -19,6 +19,7 @@ Where a published server is broken or returns wrong facts, the office server fol
 service; this page lists those tools. In all servers
 
 * a refused call returns an error that explains the reason, and changes nothing;
+* some tools refuse every call, because the simulated account lacks the feature;
 * listing the items of an unknown course, folder or bucket returns an error, not an empty list;
 * permissions are checked where the real service checks them;
 * the clock shows the task's own time, not the host's time.
@@ -38,8 +39,7 @@ def section(server: str) -> str:
         text += f"\nTools that work as published: {', '.join(same)}.\n"
     refused = [f"`{tool}`" for tool, difference in meant.items() if difference.disabled]
     if refused:
-        reason = "because the simulated account lacks the feature"
-        text += f"\nTools that refuse every call, {reason}: {', '.join(refused)}.\n"
+        text += f"\nTools that refuse every call: {', '.join(refused)}.\n"
     if meant:
         text += "\n| tool | differs because | how |\n|---|---|---|\n"
         text += "".join(

@@ -138,7 +138,7 @@ class Audit:
             for row in self.rows
         ]
         title = (
-            f"{self.world}: scores in percent with 99 % confidence intervals (highest allowed score "
+            f"{self.world}: scores in percent with 99 % intervals (ceiling "
             f"{100 * self.ceiling.value:.1f}, {self.ceiling.source} score by chance {100 * self.ceiling.chance:.1f})"
         )
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows

@@ -151,7 +151,7 @@ def _audit(world: type[Any], audit: tuple[str, str] | None) -> str:
     title, _, rest = audit[1].partition("\n")
     scores = raw_html("<details><summary>Each policy</summary>")
     return (
-        f"Audit:  {title.partition(': ')[2]} ([how to read it](../audit.md); "
+        f"Audit: {title.partition(': ')[2]} ([how to read it](../audit.md); "
         f"{command}).\n\n{scores}\n{rest.strip()}\n\n{raw_html('</details>')}"
     )
 

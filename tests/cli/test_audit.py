@@ -11,9 +11,7 @@ def test_audit_shows_a_table_and_writes_it(tmp_path: Path) -> None:
     options = (*"--episodes 60 --demonstrations 10 --set items=8 --set removals=4".split(),)
     shown = command("audit", "ListWorld", *options, "--out", str(out))
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "(highest allowed score 10.0, estimated score by chance 0.0)" in " ".join(
-        shown.stdout.split()
-    )
+    assert "(ceiling 10.0, estimated score by chance 0.0)" in " ".join(shown.stdout.split())
     page = out.read_text(encoding="utf-8")
     assert "| at once done() | shortcut | 0.0 [0.0, 10.0] | 60 | holds |" in page
     assert "| oracle | baseline | 100.0 [90.0, 100.0] | 60 |  |" in page
