@@ -54,7 +54,7 @@ class TerminalGame:
         }
 
     def news(self) -> str:
-        """Return the new messages and the board, if any."""
+        """Return the new messages and any board."""
         messages = self.episode.chat.messages
         key = messages[0].text
         # Omit the player's own reply; if the history was pruned, show the last message.

@@ -90,7 +90,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# Name of the item that represents the current mail login.
+# Name of the item that tracks the mail login.
 SESSION = "session"
 # Effects are cached, because every turn compares the same pending steps.
 _CACHED = 512
