@@ -1,4 +1,4 @@
-"""pytest plugin that runs the tests listed in a JSON file, in this order, and overwrites the file
+"""pytest plugin that runs the tests listed in a JSON file in order, and overwrites the file
 with the last failed test.
 
 `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / ".ci" / "conflicts.json"
 # Development extras, which combine other extras.
 COMBINED = {"test", "docs", "bench", "dev"}
-# Number of concurrent resolutions, which mostly wait for the package index.
+# Number of parallel uv processes, which mostly wait for the package index.
 JOBS = 4
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
-# Libraries whose results depend on the instruction set, the number of threads or the BLAS.
+# Libraries whose results depend on the instruction set, the number of threads or the BLAS library.
 NUMERIC = {
     "torch",
     "transformers",
@@ -45,7 +45,7 @@ SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """Raised if this machine cannot run a row."""
+    """Raised if this machine cannot meet a test condition."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
     failed = False
     for name in given.rows or ROWS:
-        began, commit = time.monotonic(), head()  # new commits may arrive before the row ends
+        began, commit = time.monotonic(), head()  # new commits may arrive during the run
         outcome, text = play(ROWS[name], given.tests, given.exhaustive)
         minutes = (time.monotonic() - began) / 60
         print(f"{name:<14} {outcome:<8} {minutes:6.1f} min  {text}", flush=True)
@@ -161,7 +161,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that import NumPy, or another numeric library at any depth."""
+    """Return test files that depend on numeric libraries, ignoring indirect imports of NumPy."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)

@@ -34,13 +34,13 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU limit in seconds per fault: once for the sampled tests, and once for all other tests.
+# CPU seconds per fault; the limit applies separately to the sampled tests and to all others.
 SECONDS = 30
-# Timeout of a test in seconds; without a fault, no test takes half as long.
+# Timeout of a test in seconds; without a fault, every test takes less than half this time.
 HANGING = 60
 # Proximity score of a test file that is named after the faulty file.
 OWN = 99
-# Number of test files to run first; the files nearest to a fault detect most faults.
+# Number of test files to run first; the highest-ranked files detect most faults.
 NEAREST = 3
 # Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0
@@ -123,12 +123,10 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Choose tests that execute the faulty line and fit the time limit, nearest and fastest
-        first.
+        """Choose tests that execute the faulty line and fit the time limit.
 
-        A test outside the sample is assumed to execute the same lines as the sampled cases of the
-        same test function. Other test functions are chosen only if their folder matches the fault's
-        folder.
+        Unsampled cases of a test function are assumed to execute the same lines as the sampled
+        cases. Other test functions are chosen only if their folder matches the fault's folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]

@@ -32,7 +32,7 @@ records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    # Record all lines of a function's first call, which began before line events were enabled.
+    # Line events start too late for a function's first call, so record every line of the function.
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)

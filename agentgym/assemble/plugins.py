@@ -1,7 +1,7 @@
 """Worlds from other packages, listed in the entry-point group `agentgym.worlds`.
 
 An entry names a `module:Class`, or a module that registers worlds on import. A broken package
-causes a warning and loses only its own worlds.
+causes a warning, but other packages still work.
 """
 
 from __future__ import annotations

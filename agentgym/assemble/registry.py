@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# Omits `_SEAT_ENV`: a recorded spec must not choose the policies that run.
+# `_SEAT_ENV` is missing, because a recorded spec must not choose which policies run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -129,7 +129,7 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
             env_id,
             entry_point=entry_point(env_id),
             kwargs=kwargs,
-            order_enforce=False,  # Gymnasium's wrappers would slow each step
+            order_enforce=False,  # Gymnasium's wrappers would slow down each step
             disable_env_checker=True,
         )
 
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import all plugin packages, or one; drop broken worlds with a warning."""
+    """Import one or all plugin packages; unregister broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -176,7 +176,7 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0` or else another package's `ListWorld-easy`.
+    `ListWorld-easy` is short for `agentgym/ListWorld-easy-v0`, or else for another package's world.
     `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):

@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps (oracle letters without a suffix, hint scope) to a wrapper's arguments.
+# Returns a wrapper's arguments, given the active oracles, such as `PS`, and the hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # The suffix that replaces an oracle's hints with a placebo.
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec that imports the wrapper from its outermost package, so files may move."""
+        """Return a spec with the wrapper's shortest import path, which rarely changes."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -82,9 +82,9 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
     """Register a wrapper as a context strategy for `make(..., context=name)`.
 
     Args:
-        name: The name in `context` and `context_options`.
-        wrapper: The class, importable from its module. The class accepts the env, the
-            `context_options` and, for stages after `EXAMPLES`, `budget`.
+        name: The strategy name in `context` and `context_options`.
+        wrapper: The class, importable from its module. The class must accept the env, the
+            strategy's `context_options` and, for stages after `EXAMPLES`, the argument `budget`.
         stage: The wrapper's position in the stack; by default the wrapper's attribute `stage`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):

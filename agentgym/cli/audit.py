@@ -28,7 +28,7 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# Maximum number of characters to show of a traceback, whose last lines name the error.
+# Maximum number of traceback characters to show; the last lines name the error.
 _SHOWN_CHARS = 1_500
 _SHOWN_REPLY = 300
 

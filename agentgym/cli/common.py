@@ -225,7 +225,7 @@ def split(text: str) -> list[str]:
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (label, policy) pairs; if every name is for one seat, join all into one policy."""
+    """Return (label, policy) pairs, or one pair if every name sets the policy of a single seat."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]
@@ -285,7 +285,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return a model's options; arguments of None keep their defaults."""
+    """Return a model's options, with defaults for arguments that are None."""
     given: dict[str, Any] = {
         "device": device,
         "dtype": dtype,

@@ -33,7 +33,7 @@ SIDE = ".damaged"
 # Replays take seconds for small worlds, and a few minutes for office worlds.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# This repeats the trainer's constant, because importing the trainer takes seconds.
+# Copied from the trainer module, whose import takes seconds.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# For each file: a function that reads it, and the consequence of moving it aside.
+# Maps a file name to a reader function and the consequence of moving the file aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

@@ -64,7 +64,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's program files and a helper module that caches calls of `main`."""
+    """Return a task's program files and a helper module that caches calls to `main`."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):

@@ -37,7 +37,7 @@ def package(
     """Package a world with oracles and context strategies for OpenEnv or the verifiers hub."""
     with exit_on_user_error():
         given = parse_options(options)
-        # Packages for verifiers can play all seats of a team, and packages for OpenEnv only one.
+        # A verifiers package can play all seats of a team, and an OpenEnv package only one seat.
         make_spec = registry.one_agent_spec if target == "openenv" else registry.spec
         spec = make_spec(env_id, **given)
         short = spec.name.lower()

@@ -43,7 +43,7 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        # Number of shown messages by system message, because each agent of a team has its own chat.
+        # Each agent of a team has a separate chat, so count the shown messages per system message.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": self._help,
@@ -54,7 +54,7 @@ class TerminalGame:
         }
 
     def news(self) -> str:
-        """Return the new messages and the board."""
+        """Return the new messages and any board."""
         messages = self.episode.chat.messages
         key = messages[0].text
         # Omit the player's own reply; if the history was pruned, show the last message.

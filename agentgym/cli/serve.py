@@ -1,4 +1,4 @@
-"""The command `serve`: office servers or a world over MCP, or stacks for OpenEnv clients."""
+"""The command `serve`: provide a world or office servers over MCP, or worlds for OpenEnv."""
 
 from __future__ import annotations
 

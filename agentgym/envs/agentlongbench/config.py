@@ -182,8 +182,9 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
     """Draw the item table of an episode.
 
-    Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables
-    replace names and values with random codes, and numbers with random numbers in the same order.
+    Knowledge-intensive tables contain the same facts in every episode. In knowledge-free
+    tables, random codes replace names and values, and random numbers in the same order replace
+    numbers.
     """
     free = knowledge == "free"
     if source == "synthetic":

@@ -112,7 +112,7 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return a query's result as JSON: one list for all conditions, or one list per section.
+    """Return a query's result as JSON, with one list per section unless `style` is `concise`.
 
     Raise ToolError if a condition is malformed or names an unknown section or value.
     """
@@ -139,7 +139,7 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Parse the lists in a query's result; pair each list with the facts that its items share.
+    """Parse a query's result; return each list with the facts that all items in the list share.
 
     Raise ValueError for any other text, such as a truncated result.
     """

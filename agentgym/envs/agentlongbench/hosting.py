@@ -67,7 +67,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # The answer "no" to several values or to an exact number cannot be expressed as one fact.
+    # A "no" about several values or about an exact number cannot be expressed as one fact.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -122,7 +122,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, computed from the question alone."""
+    """Return the right answer; the question includes the hidden item's profile."""
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):

@@ -195,7 +195,7 @@ OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """Compare the target's number with the guessed number."""
+    """Compare the target with the guess; return `==`, `>` or `<`."""
     if guess == target:
         return "=="
     return ">" if int(guess) < int(target) else "<"

@@ -118,8 +118,8 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """The planned first guess of an item with the largest number in a log.
 
-    The planned round is drawn before the log is played, so that all rounds are equally likely. All
-    items guessed before have smaller numbers, and no item guessed later has a larger number.
+    The round is drawn before the log is played, so that all rounds are equally likely. Earlier
+    guesses must have smaller numbers than this guess, and later guesses must not have larger ones.
     """
 
     number: int
@@ -131,7 +131,7 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item for round `number`; None if earlier rounds would have no item to guess."""
+        """Draw the item for round `number`; return None if no item is left for earlier rounds."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
         # If every log contained the table's largest number, a reader could stop at that number.

@@ -130,7 +130,7 @@ class PublishedRow:
         log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = None
-        with suppress(ValueError):  # this package would word the question differently
+        with suppress(ValueError):  # the question's wording may be unknown
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
         right = sorted(answer) if self.kind == "list" else answer

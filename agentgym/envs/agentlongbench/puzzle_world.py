@@ -237,7 +237,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """Return the question for the host; an empty string for queries, which skip the host."""
+        """Return the question for the host, or an empty string for a query, which needs no host."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED

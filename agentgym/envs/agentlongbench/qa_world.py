@@ -102,7 +102,7 @@ class LongContextQA(World[QAConfig]):
                 number = int(self.rng.integers(len(rows)))
             if number >= len(rows):
                 raise ValueError(
-                    f"row must be below {len(rows)}, the number of rows of {self.config.data!r}, "
+                    f"row must be below {len(rows)}, the number of rows in {self.config.data!r}, "
                     f"got {number}"
                 )
             self.opened = rows[number].open(counter(self.config.counter))

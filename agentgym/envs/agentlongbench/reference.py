@@ -60,7 +60,7 @@ def limits(config: PuzzleConfig) -> tuple[int, int]:
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
-    """Simulate all targets of a table at once; targets with equal feedback share the next guess.
+    """Simulate all targets of a table together; targets with equal feedback share the next guess.
 
     If `first` is None, the player spends a turn on guessing the first item.
     """

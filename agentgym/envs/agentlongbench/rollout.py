@@ -19,7 +19,7 @@ RESERVE = 400
 _DRAWS = 20  # item tables to try before giving up
 _ATTEMPTS = 12  # logs to play before giving up
 _REPLAYS = 30
-# The agent isolates the hidden item only in this last fraction of a log.
+# Fraction of a log, counted from the end, in which the agent isolates the hidden item.
 _LATE = 0.15
 _MARGIN = 1.5
 # The paper's maximum number of rounds per log, and the minimum number of tokens per round.
@@ -107,7 +107,7 @@ def draw_log(
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # Keep `place` in all attempts, so that difficult positions do not become rarer.
+    # Keep `place` in all attempts; otherwise, positions that often fail would become rarer.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))

@@ -138,7 +138,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # If the answer is no, prefer an item in one result: a reader of that result would guess yes.
+    # If the answer is no, prefer an item in only one result, whose reader would then guess yes.
     wrong = one if one.any() else ~both
     # Draw the answers yes and no with equal probability if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
@@ -166,7 +166,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guessed item has two successors in a list, so ask about another item
+    else:  # no guessed item is followed by two others in a list, so use another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)

@@ -248,7 +248,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open, self.done = None, self.deal == len(game.pools)
 
     def _learn(self, types: Types) -> None:
-        """Remove candidate types that would not have made the other player's last move."""
+        """Keep only the candidate types that would have made the other player's last move."""
         if self.in_match:
             return
         if not self.possible & types:

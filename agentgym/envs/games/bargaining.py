@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentgym.text.messages import ToolCall
 
-Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
+Items = tuple[int, int, int]  # the counts or the values of books, hats and balls
 Types = frozenset[int]
 
 KINDS = ("books", "hats", "balls")
@@ -33,7 +33,7 @@ def read_items(text: str) -> list[Items]:
 
 
 def call_for(move: str) -> ToolCall:
-    """Return the call for an answer, or for an offer in the format of `describe`."""
+    """Return the tool call for an answer or an offer; `describe` defines the format of offers."""
     if move in ("accept", "reject"):
         return ToolCall(move, {})
     return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))
@@ -102,7 +102,7 @@ class Bargain(NamedTuple):
         return 100 * worth(values, gets) >= self.demand * worth(values, pool)
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return the smallest share that meets the demand, starting with the most valued items."""
+        """Return a share that meets the demand, adding the most valued items first."""
         kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
             one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
@@ -218,7 +218,7 @@ def guarantee(game: Bargain) -> Guarantee:
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
     """Return the shares that the next proposer can get in a subgame-perfect equilibrium.
 
-    A player accepts every share worth at least as much as rejecting. The proposer maximises its own
+    A player accepts any share that is at least as good as rejecting. The proposer maximises its own
     value, with ties broken in favour of the other player. `mine` and `theirs` are the values of the
     proposer and the other player.
     """

@@ -27,7 +27,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # solving takes about a millisecond per round
-_GROWTH = (0, 25, 50, 100)  # in percent; with faster growth, the stock would always recover
+_GROWTH = (0, 25, 50, 100)  # growth in percent; at higher rates, the stock would always recover
 _DRAWS = 50  # maximum number of attempts to draw an instance
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(

@@ -116,7 +116,7 @@ class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves until the last catch.
 
     With the pursuer in cell p and the evader in cell e, the number is `pursuer[p, e]` if the
-    pursuer moves next, and `evader[p, e]` otherwise. `caught[p]` applies after a catch in cell p.
+    pursuer moves next, and `evader[p, e]` otherwise; after a catch in cell p, it is `caught[p]`.
     """
 
     pursuer: NDArray[np.int32]
@@ -303,8 +303,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         """Return V / N for the pursuer, and N / V for the evader.
 
         V is the minimax number and N the actual number of the pursuer's moves. If the opponent
-        stopped, N includes the moves that perfect play would still take. Otherwise, a pursuer who
-        has not made all catches earns 0.
+        stopped, N includes the moves that perfect play would still take. Unless the evader
+        stopped, a pursuer who has not made all catches earns 0.
         """
         # If the game stops before the first move, both players score 0.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other

@@ -1,7 +1,7 @@
 """RaceWorld: two players take numbers from the ends of a list and compete for the larger sum.
 
 The game is "coins in a row" (Winkler, "Mathematical Puzzles", 2004, chapter 1) with several numbers
-per move. It is solved exactly by backward induction.
+per move. Backward induction solves the game exactly.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Race(NamedTuple):
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """Return the sum that each possible move takes from each sublist with `moves` moves left.
+        """Return the sum of the numbers that a move takes, for each move and each sublist.
 
         Entry [i, j] is the sum for taking i numbers from the left end of the sublist that starts
         at index j.
@@ -92,7 +92,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the value of the remaining sublist for each move and each sublist."""
+        """Return the value of the sublist that remains after each move, for each sublist."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -173,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum for a player who repeats the move `always`, or plays greedily if None."""
+        """Return the sum of a player who repeats one move, or is greedy if `always` is None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]

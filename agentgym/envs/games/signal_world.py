@@ -33,8 +33,8 @@ _TEXTS = TEXTS["signal"]
 _NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
-_WORDS_PER_ROUND = 2.1  # measured with the default options
-_MORE = "more"  # said by the listener to request another word
+_WORDS_PER_ROUND = 2.1  # average, measured with the default options
+_MORE = "more"  # the listener says this to request another word
 _NEVER = 1_000_000
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
@@ -99,7 +99,7 @@ def words_needed(
 class SignalWorld(GameWorld[SignalConfig]):
     """Describe objects to a listener with as few true words as possible.
 
-    A single agent is the speaker, and the scripted listener picks an object once only one object
+    A single agent is the speaker, and the scripted listener picks an object as soon as only one
     matches. In a match, both agents earn the minimum number of words divided by the number of words
     and wrong picks.
     """

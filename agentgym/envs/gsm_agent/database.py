@@ -1,8 +1,8 @@
 """Databases with the documents of all tasks and a search index.
 
-Worlds in the same process share databases. A task's number and the seed determine the task. Graph
-colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
-medium database contains the small database, and the full database contains both.
+Worlds in the same process share databases. Each task is determined by its number and the seed.
+Graph colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1).
+The medium database contains the small database, and the full database contains both.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class DatabaseOptions(ProblemOptions):
 
 
 class Database:
-    """Documents sorted by id, their tasks, and a search index."""
+    """The documents (sorted by id) and tasks of a database, with a search index."""
 
     def __init__(
         self, documents: Sequence[Document], tasks: Sequence[Task], index: Lexical | Dense
@@ -167,7 +167,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Draw a share `1 / one_in` of the tasks; return their documents and the playable ones."""
+        """Draw one in `one_in` tasks; return their documents and the playable tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)

@@ -23,7 +23,7 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# Only this share of documents with names states the month, so a month search misses the rest.
+# Only this share of documents with names states the month, so searching for a month is not enough.
 _DATED = 0.5
 
 

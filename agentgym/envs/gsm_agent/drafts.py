@@ -127,7 +127,7 @@ class Draft:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
         schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
-        # If `asked` is set, the last relation must use a quantity from `far`.
+        # If `asked` is set, the last relation must use a quantity drawn by `far`.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
@@ -166,7 +166,7 @@ class Draft:
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Define a quantity relative to another quantity, which uses `budget - 1` premises."""
+        """Define a quantity relative to another, which is defined with `budget - 1` premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
@@ -184,7 +184,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # Fall back on `fewer`, because the value may not be divisible by any available number.
+        # Fall back to `fewer`, because the value may not be divisible by any available number.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:

@@ -103,7 +103,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
-        # Skip pending sources, because following them again would never end.
+        # Skip pending sources, which would cause an endless loop.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:

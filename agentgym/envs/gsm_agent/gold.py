@@ -99,8 +99,8 @@ class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 
     Testing a call for membership runs its search. Iteration yields one call per missing document.
-    The query is the question or a document already shown if this search puts the missing document
-    on the first page, and otherwise the words of the missing document, without numbers if possible.
+    The query is the text that shows the missing document on the earliest page: the
+    question, a shown document, or the missing document itself, preferably without numbers.
     `following` contains the documents on the next page of the last search.
     """
 

@@ -1,7 +1,7 @@
 """An agent's knowledge from search results, and useful next searches.
 
-The knowledge about a generated question comes only from search results. For other questions, the
-knowledge uses the hidden list of documents, so only oracles and labels may read it.
+The knowledge about a generated question comes only from search results. Knowledge about other
+questions is derived from the hidden list of documents, so only oracles and labels may use it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def load_data(
 
 
 def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
-    """Load problems like `load_data`, but do not accept a folder with documents."""
+    """Load problems as `load_data` does, but reject a folder with documents."""
     if (
         path.suffix == ".toml"
         or any((path / "symbolic").glob("*.toml"))

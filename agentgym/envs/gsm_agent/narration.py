@@ -317,7 +317,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return a (kind, table, pattern) triple for each numeric wording, least specific kind last."""
+    """Return a (kind, table, pattern) triple for each numeric wording, most general kind last."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))

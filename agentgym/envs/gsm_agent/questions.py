@@ -29,7 +29,7 @@ class Question:
     """A question about one or two quantities.
 
     Attributes:
-        kind: `total`, `gap`, `excess` (between two kinds of things of one person), `together`,
+        kind: `total`, `gap`, `excess` (one person, two kinds of items), `together`,
             `average`, `ratio`, `left`, `percentage`, `share`, `need`, `change`, `area` or `around`.
         wording: The sentence pattern of a question from a story, ignored when comparing questions.
     """

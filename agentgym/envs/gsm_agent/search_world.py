@@ -76,7 +76,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         number = drawn if self.config.task is None else self.config.task
         if number >= len(playable):
             raise ValueError(
-                f"task must be below {len(playable)}, the number of tasks of this database, got "
+                f"task must be below {len(playable)}, the number of tasks in this database, got "
                 f"{number}"
             )
         self.problem = database.tasks[playable[number]]
@@ -173,7 +173,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         label = "productive" if hits else "barren"
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
-        # Create a new set, because copies of the world share the old one.
+        # Create a new set, because copies of the world share the old set.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -184,7 +184,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
             "found": len(hits),
             "label": label,
         }
-        # Create a new list, because copies of the world share the old one.
+        # Create a new list, because copies of the world share the old list.
         self.log = [*self.log, entry]
         self._record()
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"

@@ -26,7 +26,7 @@ _LONGEST = 1_500
 _COMMON = 500
 # Maximum number of records to rank, several times as many as fit into a belief state.
 _LOOKED_AT = 1_000
-# Maximum number of kinds of reads to count separately; no plan has more than eight.
+# Maximum number of kinds of reading steps to count; no plan has more than eight.
 _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
@@ -105,7 +105,7 @@ class OfficeBelief:
         self._changes[label] = None
 
     def forget(self, label: str) -> None:
-        """Remove a change that was reverted; ignore unknown labels."""
+        """Remove a reverted change, if the label is known."""
         self._changes.pop(label, None)
         self._empty.pop(label, None)
 

@@ -90,7 +90,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# Name of the item that a mail login changes.
+# Name of the item that tracks the mail login.
 SESSION = "session"
 # Effects are cached, because every turn compares the same pending steps.
 _CACHED = 512
@@ -173,7 +173,7 @@ _THINGS = {
     "storage": re.compile("storage_(create|upload|delete)_.*"),
 }
 PROGRAMS = frozenset({"python_execute", "run_command"})
-# Tools with one of these words in their names change nothing relevant.
+# Tools with one of these words in their names change nothing that tasks check.
 _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )

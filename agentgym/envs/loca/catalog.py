@@ -16,7 +16,7 @@ SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 # The suffix is often empty, so that many product names are prefixes of other names.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# Ranges [low, high) of the numbers of specific and general sentences: all lows, then all highs.
+# Lower bounds and exclusive upper bounds of the numbers of specific and general sentences.
 _SENTENCES = ((3, 3), (5, 5))
 
 

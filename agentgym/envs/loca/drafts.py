@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Maximum relative error of the length, small compared with the gaps between preset lengths.
 TOLERANCE = 0.08
-# Identifiers have a separate random stream, so that their number affects no other draw.
+# Identifiers have a separate random stream, so that adding identifiers affects no other draw.
 _IDS = 1
 # Maximum number of draws, so that a reset ends if no size fits.
 _TRIES = 12
@@ -64,7 +64,6 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
 ) -> DrawnState:
-    # Play the plan only if `describe` returns None.
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))

@@ -34,7 +34,7 @@ def shuffled(
 
 
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
-    """Draw an item by probability; the last item gets any probability that is left."""
+    """Draw an item by probability; the last item gets any remaining probability."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
 

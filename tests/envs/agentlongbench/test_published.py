@@ -184,7 +184,7 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
         ValueError, match=r"field answer: must be [0-9] according to the log, got 99"
     ):
         env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"row must be below 1, the number of rows of .*, got 1"):
+    with pytest.raises(ValueError, match=r"row must be below 1, the number of rows in .*, got 1"):
         make("LongContextQA", data=str(path), row=1).reset(seed=0)
     with pytest.raises(
         ValueError, match=r"data '.*' has no rows; give an AgentLongBench JSONL file"

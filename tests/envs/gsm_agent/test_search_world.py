@@ -308,7 +308,7 @@ def test_the_report_knows_when_all_was_shown() -> None:
 
 def test_a_task_that_is_not_there_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="task must be below 80, the number of tasks of this database, got 80"
+        ValueError, match="task must be below 80, the number of tasks in this database, got 80"
     ):
         make("SearchWorld", task=80, **SMALL).reset(seed=0)
 

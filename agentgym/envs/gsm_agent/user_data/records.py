@@ -98,7 +98,7 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def keep_dataset(data: Any) -> str:
-    """Return `data` if it is a path; otherwise store the rows in a folder and return its path.
+    """Return the path of the data; a dataset is first copied to a folder.
 
     The rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings are copied to a folder
     in the user's cache. The folder is named after a hash of the rows, so equal rows share a folder.

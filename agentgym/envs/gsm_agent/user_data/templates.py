@@ -31,7 +31,7 @@ _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
 _MOST_TRIES = 200_000  # some published templates need 20,000 attempts
-_ALTERNATIVES = 12  # rounding can hide the effect of a single change
+_ALTERNATIVES = 12  # several, because rounding can hide the effect of a single change
 
 
 class Line:
@@ -57,7 +57,7 @@ class Line:
             yield left.pop()
 
     def values(self, option: Any) -> Iterator[tuple[str, Any]]:
-        """Yield each variable of this line with its value in `option`."""
+        """Yield (variable, value) pairs for a drawn option."""
         if len(self.names) == 1:
             return iter([(self.names[0], option)])
         parts = list(option)
@@ -203,7 +203,7 @@ class Template:
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
         """Group the sentences so that each group has a number that affects the answer."""
-        # Skip numbers in equations, because each number follows from the others.
+        # Skip the variables of an equation, each of which follows from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line

@@ -69,7 +69,7 @@ def unambiguous(published: Published) -> Violations:
 
 
 def without_leaks(published: Published) -> Violations:
-    """Check 4: each document contains only the numbers of its premise."""
+    """Check 4: each document contains only numbers that its premise contains."""
     for problem, task, documents in published.cases():
         for document, premise in zip(documents, problem.premises, strict=True):
             if other := _own_numbers(document) - find_numbers(premise):
@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searches of 20 pages for the question and found documents reach all documents."""
+    """Check 6: searching for the question and each found document finds all task documents."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
