@@ -133,7 +133,8 @@ class ListWorld(World[ListConfig]):
             raise ToolError(f"the list has no index {echo(id)}")
         if id < self.locked:
             raise ToolError(
-                f"index {id} lies to the left of a removed element and can no longer be removed"
+                f"index {id} lies to the left of an element removed before, so it can no longer be "
+                "removed"
             )
         del self.items[id], self._origins[id]
         self.locked = id

@@ -54,5 +54,5 @@ def test_a_machine_that_is_killed_costs_no_episode(machines: Any) -> None:
         episodes += played
     assert sorted(t.seed for t in episodes) == list(range(40))
     assert [t.failure for t in episodes] == [""] * 40
-    assert all(t.reward == 1.0 and len(t.steps) == 6 for t in episodes)
+    assert all(t.reward == 1.0 and len(t.steps) == 24 for t in episodes)
     assert collector.recovered + collector.retried > 0
