@@ -159,7 +159,7 @@ def test_after_one_wasted_turn_of_an_exact_budget_the_instance_is_lost() -> None
 @pytest.mark.parametrize(
     ("index", "why"),
     [
-        (0, "index 0 lies to the left of a removed element"),
+        (0, "index 0 lies to the left of an element removed before"),
         (-1, "the list has no index -1"),
         (-4, "the list has no index -4"),
         (3, "the list has no index 3"),
