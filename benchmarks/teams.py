@@ -1,4 +1,4 @@
-"""Compare a team with one agent: `python benchmarks/teams.py`.
+"""Compare a team against a single agent: `python benchmarks/teams.py`.
 
 The table shows the turns, replies and tokens of scripted play as mean ± standard deviation over
 five instances. A worker has up to 32 turns per sub-task.

@@ -43,7 +43,8 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        # Each agent of a team has a separate chat, so count the shown messages per system message.
+        # Count the messages shown so far in each chat. Every agent of a team has its own chat, which
+        # is identified by its system message.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": self._help,

@@ -103,7 +103,7 @@ class Row:
 
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
-        interval: The mean score or the share of episodes, with its 99 % interval.
+        interval: The mean score, or a measure's share of episodes, with a 99 % interval.
         verdict: `holds`, `leak` or `undecided`; empty for a baseline.
     """
 

@@ -31,7 +31,7 @@ PROSE: tuple[str, ...] = (
 )
 
 
-# Replies that contain a call, in broken or slightly wrong syntax of each dialect.
+# Replies that contain a call in broken or slightly wrong syntax, for each dialect.
 _CALLS = tuple(map(Template, _TEXTS["calls"]))
 
 

@@ -21,7 +21,7 @@ _LOW = 8 / 15  # with the default trigger, 40 % of the window
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that keeps thinking only in the newest replies that contain thinking.
+    """Wrapper that removes thinking, except from the newest replies that contain thinking.
 
     Args:
         budget: The window.

@@ -245,7 +245,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # Pruning makes the task texts of the worlds below equal; only the state hint differs.
+        # In the worlds below, pruned task texts are identical; only the state hint differs.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"

@@ -123,7 +123,7 @@ class PublishedRow:
     def open(self, tokens: TokenCounter) -> OpenRow:
         """Read the log and try to derive the answer from the log.
 
-        Raise ValueError if a question in this package's wording has a wrong answer.
+        Raise ValueError if this package can parse the question and the row's answer is wrong.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)

@@ -268,6 +268,6 @@ def test_what_cannot_play_a_seat_refuses_it() -> None:
         growing_spec("TRL", "train with rollout_func", "TreeWorld-manager", worker)
     with pytest.raises(ValueError, match="a team requires turns, which MCP does not have"):
         mcp_env(agentgym.make(TEAM, **SEAT))
-    # A log must not determine which policies run.
+    # Loading a log must not run the policies that it names.
     with pytest.raises(ValueError, match="if you trust it"):
         make_recorded(agentgym.spec(TEAM, **SEAT).to_json())

@@ -225,7 +225,7 @@ class Correspondence:
         return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
 
     def refusal(self) -> str:
-        """Draw a reply without a request."""
+        """Draw a reply that asks the applicant for nothing."""
         return f"{self.says('opening')} {self._among_remarks('refused')}"
 
     def withdrawal(self) -> str:

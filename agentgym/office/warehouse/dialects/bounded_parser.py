@@ -16,7 +16,7 @@ MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is
 
 # How often backtracking may reread a token on average; ordinary statements need less than once.
 _REREADS = 16
-# Further tokens that any statement may reread, in about 0.04 seconds.
+# Tokens that any statement may reread in addition, which takes about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 
