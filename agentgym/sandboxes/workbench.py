@@ -73,7 +73,7 @@ _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # folder sizes; larger than the limit on returned files, to leave space for temporary files
+)  # folder sizes; `_TOP_BYTES` exceeds `MAX_BYTES`, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
 _OPEN_FILES = 256  # open files per process, enough for libraries and a script's files
 

@@ -90,7 +90,7 @@ class Ceiling:
     def verdict(self, interval: Interval) -> str:
         """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        If `chance` is at least `CAP`, an interval that contains the maximum score also holds.
+        If `chance` is at least `CAP`, an interval that contains the ceiling also holds.
         """
         if interval.low > self.value:
             return "leak"

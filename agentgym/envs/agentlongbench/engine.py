@@ -112,7 +112,7 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return a query's result as JSON, with one list per section unless `style` is `concise`.
+    """Return a query's result as JSON: one list if `style` is `concise`, else one per section.
 
     Raise ToolError if a condition is malformed or names an unknown section or value.
     """

@@ -76,7 +76,7 @@ class Race(NamedTuple):
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """Return the sum of the numbers that a move takes, for each move and each sublist.
+        """Return the sum that each move takes from each sublist with `moves` moves left.
 
         Entry [i, j] is the sum for taking i numbers from the left end of the sublist that starts
         at index j.
@@ -173,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player who repeats one move, or is greedy if `always` is None."""
+        """Return the sum of a player who repeats the move `always`, or is greedy if it is None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]

@@ -56,8 +56,8 @@ class DatabaseOptions(ProblemOptions):
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents for which there is also an outdated version with a
-            different number and the same month. If the question states the month, half of these
-            documents also have a version with a different number and a different month.
+            different number and the same month. If the question states the month, up to half of
+            these documents also have a version with a different number and a different month.
         anonymised: The share of single-person documents in which `I` or a role replaces the name.
         search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.

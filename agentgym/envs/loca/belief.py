@@ -26,7 +26,7 @@ _LONGEST = 1_500
 _COMMON = 500
 # Maximum number of records to rank, several times as many as fit into a belief state.
 _LOOKED_AT = 1_000
-# Maximum number of kinds of reading steps. No plan has more than eight kinds.
+# Further kinds of reading steps are counted as `others`; no plan has more than eight kinds.
 _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200

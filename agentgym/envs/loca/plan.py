@@ -32,8 +32,8 @@ class PlanStep:
         output: The output that a writing step contributes to; empty for a reading step.
         same: The arguments that another call must repeat to count as this step; empty means all.
         accepts: An additional check of a call's canonical arguments.
-        mark_own: Marks the agent's own rows in a fact. Called with the fact, the effects of
-            off-plan calls, and `own_records`.
+        mark_own: A function that marks or removes the agent's own rows in a fact. The arguments are
+            the fact, the effects of off-plan calls, and `own_records`.
         thing: The file or kind of record that the step reads or writes; see `things_changed`.
         is_look: Whether the step runs only if an off-plan call has changed `thing`.
     """

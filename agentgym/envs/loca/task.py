@@ -353,7 +353,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the next steps towards the full score, or an empty list if none exist."""
+        """Return the next steps towards the full score, or [] if it is unreachable."""
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending

@@ -214,7 +214,7 @@ class GridWorld(World[GridConfig]):
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return each cheapest path's first step, `done` at the goal, or () if out of reach."""
+        """Return each cheapest path's first step, `done` at the goal, or () with too few moves."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:

@@ -201,7 +201,7 @@ class TreeWorld(World[TreeConfig]):
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the correct report if it is known, else one call per unexplored node to explore it."""
+        """Return the correct report if known, else one call to explore each unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:

@@ -24,7 +24,7 @@ MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # reading a file is free up to this share of `MAX_WORK`
+_FREE_SHARE = 0.1  # a file that takes at most this share of `MAX_WORK` is free
 
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20

@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searching for the question and each found document finds all task documents."""
+    """Check 6: 20-page searches for the question and found documents find all task documents."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]

@@ -80,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file; the `key` columns must identify each row."""
+    """Return the rows of a CSV file; any `key` columns must identify each row."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:
@@ -103,7 +103,7 @@ def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]
 def typed_rows(
     place: object, table: Sequence[Sequence[Any]], columns: Columns, key: Sequence[str] = ()
 ) -> Rows:
-    """Return the rows of a table, converting columns; the `key` columns must identify each row."""
+    """Return the rows of a table, converting columns; any `key` columns must identify each row."""
     header = list(table[0])
     if any(header.count(name) != 1 for name in columns):
         raise ValueError(f"{place}: row 1 must contain each of {list(columns)} once, got {header}")

@@ -117,7 +117,7 @@ def academic_warning_failures(
 
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
-    """Check the counts in the file and in the spreadsheet; allow additional teams."""
+    """Compare the file with `expected`, and the spreadsheet with both; allow additional teams."""
     tables = []
     for path in files.walk():
         name = path.rpartition("/")[2].lower()

@@ -34,8 +34,8 @@ class PhraseSlot:
 class Phrase:
     """A sentence with alternatives and slots.
 
-    `slots` maps each type to the format of the values. The last word of a slot name is the type, so `old_date` is a
-    `date`. `count` is the number of possible combinations of alternatives.
+    `slots` maps each type to the format of the values. The last word of a slot name is the type, so
+    `old_date` is a `date`. `count` is the number of possible combinations of alternatives.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
