@@ -126,7 +126,7 @@ class Records:
         """Choose tests that execute the faulty line and fit the time limit.
 
         Unsampled cases of a test function are assumed to execute the same lines as the sampled
-        cases. Other test functions are chosen only if their folder matches the fault's folder.
+        cases. Test functions without records are chosen only if their folder matches the fault's.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]

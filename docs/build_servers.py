@@ -19,7 +19,7 @@ Where a published server is broken or returns wrong facts, the office server fol
 service; this page lists those tools. In all servers
 
 * a refused call returns an error that explains the reason, and changes nothing;
-* some tools refuse every call, because the simulated account lacks the feature;
+* a tool refuses every call if the simulated account lacks the tool's feature;
 * listing the items of an unknown course, folder or bucket returns an error, not an empty list;
 * permissions are checked where the real service checks them;
 * the clock shows the task's own time, not the host's time.

@@ -310,7 +310,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a callback that updates progress bars and prints new points of the learning curve."""
+    """Return a callback that shows progress, resumed phases and new points of the learning curve."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 

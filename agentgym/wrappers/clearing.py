@@ -86,7 +86,7 @@ class ClearToolResults(ContextWrapper):
     Args:
         budget: The window.
         trigger: When to clear.
-        target: Clearing stops once the view is this short; by default, 8/15 of the trigger. With
+        target: Clearing stops once this level is reached; by default, 8/15 of the trigger. With
             a low target, the prompt is rewritten less often.
         ratio: The share of the uncleared results to clear each time; replaces `target`. The paper
             uses 0.5.

@@ -45,7 +45,7 @@ class Compaction(ContextWrapper):
         trigger: When to compact; a turn trigger counts visible replies, including summaries.
         keep_last_turns: The number of newest turns to keep, at least 1; a summary is not a turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
-            that summarises the replaced chat, or its path (`package.module:function`).
+            that returns a summary of the replaced chat, or its path (`package.module:function`).
         max_summary: The maximum number of tokens of a summary; by default, a quarter of the usable
             window.
 
@@ -195,7 +195,7 @@ class Trim(ContextWrapper):
 
     Args:
         budget: The window.
-        target: Turns are dropped until the view is this short; with a low target, the prompt is
+        target: Turns are dropped until this level is reached; with a low target, the prompt is
             rewritten less often.
 
     Example:

@@ -16,8 +16,8 @@ from agentgym.training.evaluation.statistics import Interval
 # title, header and rows
 Table = tuple[str, list[str], list[list[str]]]
 
-# Tables warn about cells with fewer episodes than this; with 20 episodes, a rate's interval extends
-# up to 20 points to either side.
+# Tables warn about cells with fewer episodes than this; with 20 episodes, the half-width of
+# Wilson's interval is at most 20 points.
 MIN_EPISODES = 20
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _HINTS = {**INTERVENTIONS, "C": "communication"}

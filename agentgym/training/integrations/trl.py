@@ -256,7 +256,7 @@ def rollout_func(
 
     Raises:
         ValueError: `rows_per_episode` is out of range, or the world shows images. The returned
-            function raises `ValueError` unless a process receives an episode's prompts in a row.
+            function raises `ValueError` unless an episode's k prompts are consecutive in one process.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images(_ROLLOUT, gymnasium.make(spec))

@@ -126,7 +126,7 @@ def _size(episode: Result, by: str) -> int | None:
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
     """Return accuracies by task size (`operations` or `height`); neighbouring bins of heights
-    are merged until each bin contains ten episodes.
+    are merged until each bin contains at least ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)

@@ -84,7 +84,7 @@ class TaskConfig(Config):
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def agents(self) -> tuple[str, ...]:
-        """Return the names of the team's agents, or nothing if the world has a single agent."""
+        """Return the names of the team's agents; empty if the world has only one agent."""
         with closing(gymnasium.make(self.specs(self.cells())[0])) as env:
             return agents_of(env)
 

@@ -20,7 +20,7 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
-# a message's number in the pool, and who wrote or edited the message, such as `by compaction`
+# a message's number in the pool, and its origin or edit, such as `by compaction` or `cleared`
 Entry = tuple[int, str]
 
 # the tags of appended blocks, mapped to the wrappers that append the blocks

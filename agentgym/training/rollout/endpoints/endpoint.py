@@ -264,7 +264,7 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections; its options come from environment variables."""
+    """Factory of policies that share connections; variables such as `OPENAI_MODEL` set defaults."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
