@@ -85,7 +85,13 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
 def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
     """Return the values of a sheet, or an empty list if the sheet is missing."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
-    return sheets.values(spreadsheet, sheet) if sheet in titles else []
+    if sheet not in titles:
+        return []
+    return sheets.store.derive(
+        ("values", spreadsheet, sheet),
+        sheets.store.tables(),
+        lambda: sheets.values(spreadsheet, sheet),
+    )
 
 
 def other_sheet_failures(
@@ -102,7 +108,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
-        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
+        tables = [(sheets.size(book, name), values_of(sheets, book, name)) for name in others]
         state.append([names, tables, {}])  # removing the {} would change instance keys
     return state
 
