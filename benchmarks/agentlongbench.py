@@ -38,7 +38,7 @@ def measure(setting: str, tokens: int) -> str:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     each = f"{clock:.1f} | {processor:.1f} | {processor / log.tokens * 1e6:.2f} | {peak:,.0f}"
     return (
-        f"| {setting} | {tokens:,} | {100 * log.tokens / tokens:.1f} % | {len(log.rounds):,} | "
+        f"| {setting} | {tokens:,} | {100 * log.tokens / tokens:.1f}% | {len(log.rounds):,} | "
         f"{each} |"
     )
 

@@ -52,7 +52,7 @@ def measure(name: str) -> Sequence[str]:
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
         known |= words_of(json.dumps(world.progress.facts[step.label], ensure_ascii=False))
     partial = sum(hint < whole for hint, whole in zip(hints, chars, strict=True))
-    share = f"{100 * fmean(shares):.0f} %" if shares else ""
+    share = f"{100 * fmean(shares):.0f}%" if shares else ""
     return [str(len(hints)), f"{max(chars):,}", f"{max(hints):,}", str(partial), share]
 
 

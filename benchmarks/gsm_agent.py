@@ -29,7 +29,7 @@ def main() -> None:
         f"{len(database.documents):,} documents of {TASKS:,} tasks: drawn in {drawn:.1f} s, drawn "
         f"and indexed in {built:.1f} s\n"
     )
-    print("| | median ms | 95 % ms |")
+    print("| | median ms | 95% ms |")
     print("|---|---|---|")
     questions = [database.tasks[Random(k).randrange(TASKS)].question for k in range(ROUNDS)]
     show("search by words, the question as query", lambda k: database.index.best(questions[k], 100))

@@ -1,6 +1,6 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
-The script prints success on held-out instances with 95 % intervals, sampled success in training,
+The script prints success on held-out instances with 95% intervals, sampled success in training,
 and the CPU minutes of training. `--out` plots success against CPU minutes, or against steps with
 `--steps`. RUN is a folder written by `agentgym train`.
 """
@@ -77,7 +77,7 @@ def draw(runs: dict[str, list[Path]], *, steps: bool) -> Figure:
     )
     panel.grid()
     drawing.add_line_legend(figure, styles)
-    drawing.add_note(figure, "success on held-out instances; a line per run; 95 % intervals")
+    drawing.add_note(figure, "success on held-out instances; a line per run; 95% intervals")
     return figure
 
 

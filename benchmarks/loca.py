@@ -31,7 +31,7 @@ from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 
-SEEDS, RESET_SEEDS = 5, 15  # several seeds, because other load on the machine changes times by 20 %
+SEEDS, RESET_SEEDS = 5, 15  # several seeds, because other load on the machine changes times by 20%
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"

@@ -38,7 +38,7 @@ def main(wanted: list[str]) -> None:
     Office(names).close()  # exclude one-time imports
     made = show_offices(names)
     show_copies(names, made)
-    print("\n| server | tool | median ms | 95 % ms | of the limit |\n|---|---|---|---|---|")
+    print("\n| server | tool | median ms | 95% ms | of the limit |\n|---|---|---|---|---|")
     for name in names:
         for row in rows_of(name):
             print(row, flush=True)

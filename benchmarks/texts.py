@@ -52,12 +52,12 @@ def main(arguments: Sequence[str]) -> None:
     print("\n| task | share of tokens that is read | rows right | episodes solved |")
     print("|---|---|---|---|")
     for name in names:
-        share = f"{100 * mean_share_read(name, LENGTH):.0f} %"
+        share = f"{100 * mean_share_read(name, LENGTH):.0f}%"
         regex = "| |"
         if name in REGEX:
             scores = [REGEX[name](start(name, REGEX_LENGTH, seed)) for seed in range(REGEX_SEEDS)]
             rows = sum(scores) / len(scores)
-            regex = f"{100 * rows:.0f} % | {sum(score == 1 for score in scores)} of {len(scores)} |"
+            regex = f"{100 * rows:.0f}% | {sum(score == 1 for score in scores)} of {len(scores)} |"
         print(f"| {name} | {share} | {regex}", flush=True)
 
 

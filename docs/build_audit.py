@@ -42,11 +42,11 @@ These policies learn from successful episodes of the `train` split and play the 
 ([splits](splits.md)). The office tasks never repeat an instance, so their audits use different
 seeds instead of splits.
 
-The highest allowed score of a shortcut, the *ceiling*, is fixed in advance: 10 % or the score by
+The highest allowed score of a shortcut, the *ceiling*, is fixed in advance: 10% or the score by
 chance, whichever is larger. The score by chance is *stated* by the world (`World.chance`),
 *enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by
-random calls on reserved seeds. The verdict on a policy is `holds` if the 99 % Wilson interval of
-its score ends below the ceiling. If the score by chance is at least 10 %, the verdict is also
+random calls on reserved seeds. The verdict on a policy is `holds` if the 99% Wilson interval of
+its score ends below the ceiling. If the score by chance is at least 10%, the verdict is also
 `holds` for an interval that contains the ceiling. The verdict is `leak` if the whole interval is
 above the ceiling. In all other cases, the verdict is `undecided`, and more seeds are needed.
 

@@ -46,7 +46,7 @@ TAIL = """
 
 Some policies, such as models at temperature 0, always give the same reply to the same prompt. Seeds
 with the same first prompt and reply are therefore treated as one cluster. In simulations with 20
-seeds and 1 to 20 different openings, at least 93 % of the intervals contain the true rate and
+seeds and 1 to 20 different openings, at least 93% of the intervals contain the true rate and
 effect (`tests/training/evaluation/test_clusters.py`).
 """
 
@@ -99,7 +99,7 @@ def page(
             "A scripted agent plays optimally except for one deficit (error "
             f"probabilities: {rates}). The agent plays {SEEDS} instances without and with the oracle that compensates "
             "for its deficit: the plan for planning, the state for tracking, and the pruned history for "
-            "distraction (with the state in both arms). A deficit is found if the 95 % confidence "
+            "distraction (with the state in both arms). A deficit is found if the 95% confidence "
             "interval of the oracle's effect on success or on step accuracy is above 0. "
             f"All three deficits are found in {len(complete)} of {len(controls)} worlds. "
             f"The table was measured with seeds 0 to {SEEDS - 1} (commits {', '.join(sorted(commits))}; "
@@ -127,7 +127,7 @@ def page(
             f"The noisy agent errs in {NOISE:.0%} of its steps whatever it observes, with different random "
             f"draws in each arm. For {misses[0]} of {misses[1]} effects (of the plan, state and history oracles on "
             f"{' and '.join(METRICS)} in {len(controls)} worlds), the interval excludes 0. "
-            f"By chance, up to {most_misses(misses[1])} intervals may exclude 0 (99.9 % quantile of Binomial({misses[1]}, 0.05)).\n"
+            f"By chance, up to {most_misses(misses[1])} intervals may exclude 0 (99.9% quantile of Binomial({misses[1]}, 0.05)).\n"
         ),
     ]
     if covered:
@@ -139,7 +139,7 @@ def page(
                 "functions that evaluate real studies "
                 "(`PYTHONPATH=. python docs/build_controls.py --coverage N`):\n"
             ),
-            "| estimate | coverage of the 95 % interval |",
+            "| estimate | coverage of the 95% interval |",
             "|---|---|",
             *(f"| {kind} | {share:.1%} |" for kind, share in covered.items()),
         ]
@@ -147,7 +147,7 @@ def page(
 
 
 def most_misses(tests: int) -> int:
-    """Return the 99.9 % quantile of the number of false findings among tests at the 0.05 level."""
+    """Return the 99.9% quantile of the number of false findings among tests at the 0.05 level."""
     total, misses = 0.0, -1
     while total < 0.999:
         misses += 1

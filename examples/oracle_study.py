@@ -4,7 +4,7 @@ All arms play the same instances, so differences are paired. An interrupted run 
 
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
 
-Prints: success and step accuracy of each arm with 95 % intervals, and the effect of each oracle.
+Prints: success and step accuracy of each arm with 95% intervals, and the effect of each oracle.
 The scripted agent plans badly; use --policy my.module:make_policy for another agent.
 """
 
