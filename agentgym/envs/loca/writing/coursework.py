@@ -91,10 +91,11 @@ def _questions() -> dict[str, dict[str, list[Any]]]:
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
     """Draw distinct quiz questions, worth ten points each."""
     bank = _questions()[code.rstrip("0123456789-")]
-    pool = [(kind, question) for kind, group in bank.items() for question in group]
-    return [
-        _question(rng, place, *drawn) for place, drawn in enumerate(shuffled(rng, pool, count), 1)
-    ]
+    pool = []
+    for kind, group in bank.items():
+        pool += [(kind, question) for question in group]
+    drawn = shuffled(rng, pool, count)
+    return [_question(rng, place, *each) for place, each in enumerate(drawn, 1)]
 
 
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
@@ -116,7 +117,8 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
 def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
-    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, lambda: values), voluntary)
+    texts = coursework_book().write_some("quiz", rng, 7, lambda: values)
+    return _with_note(rng, texts, voluntary)
 
 
 def describe_assignment(
@@ -172,12 +174,11 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 
     Return the announcements, the final threshold, and the threshold before any revocation.
     """
-    first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
-    limit = need = later[-1] if later else first
+    limits = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
+    first, limit, need = limits[0], limits[-1], limits[-1]
     texts = [_say(rng, "policy", code=code, points_number=first)]
-    texts += [
-        _say(rng, "corrected", code=code, points_number=each, old_number=first) for each in later
-    ]
+    if limit != first:
+        texts.append(_say(rng, "corrected", code=code, points_number=limit, old_number=first))
     if rng.random() < 0.15:
         texts.append(_say(rng, "revoked", code=code))
         need = NOBODY
@@ -217,9 +218,10 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
     """Interleave threads at random, keeping the order within each thread."""
-    rest = [list(thread) for thread in threads]
-    order = shuffled(rng, [thread for thread in rest for _ in thread])
-    return [thread.pop(0) for thread in order]
+    order = []
+    for thread in threads:
+        order += [list(thread)] * len(thread)
+    return [thread.pop(0) for thread in shuffled(rng, order)]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
