@@ -185,8 +185,8 @@ def invoice_failures(
     try:
         entered = {str(row["INVOICE_ID"]) for row in snowflake.rows(invoices)}
         paid = {}
-        for row in snowflake.rows(payments):
-            paid[str(row["INVOICE_ID"])] = (row["PAYMENT_AMOUNT"], row["OUTSTANDING_FLAG"])
+        for entry in snowflake.rows(payments):
+            paid[str(entry["INVOICE_ID"])] = (entry["PAYMENT_AMOUNT"], entry["OUTSTANDING_FLAG"])
         comment = snowflake.comments(payments)["OUTSTANDING_FLAG"]
     except (ToolError, KeyError) as error:
         yield f"a table or a column is missing: {error}"

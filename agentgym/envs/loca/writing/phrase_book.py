@@ -231,7 +231,7 @@ def _read_date(text: str) -> str:
     words = [word for word in text.replace(",", "").split() if word not in _WEEKDAYS]
     [month] = [word for word in words if word in _MONTHS]
     words.remove(month)
-    day, year = map(int, [*words, YEAR][:2])
+    day, year, *_ = [*map(int, words), YEAR]
     return date(year, _MONTHS.index(month) + 1, day).isoformat()
 
 
