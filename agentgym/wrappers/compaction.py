@@ -285,7 +285,8 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
     keep = int(len(text) * tokens / counter.length(text))
     while True:
         head, tail = (keep + 1) // 2, keep // 2
-        cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
+        note = f"\n[… {len(text) - keep} characters cut …]\n"
+        cut = text[:head] + note + text[len(text) - tail :]
         length = counter.length(cut)
         if keep == 0 or length <= tokens:
             return cut

@@ -300,8 +300,9 @@ class ContextView:
         for each in (message, *self._inserts.get(message.id, ())):
             shown = self.overlay.get(each.id, each)
             if shown is not None:
-                suffix = "".join(self._suffixes.get(shown.id, {}).values())
-                yield replace(shown, text=shown.text + suffix) if suffix else shown
+                if suffix := "".join(self._suffixes.get(shown.id, {}).values()):
+                    shown = replace(shown, text=shown.text + suffix)
+                yield shown
 
     def _tail(self) -> list[Message]:
         return [*self._recent, *self._newest]

@@ -163,7 +163,12 @@ class OfficeBelief:
                 break
             for spot in self._index[word]:
                 weights[spot] = weights.get(spot, 0.0) + 1 / count
-        yield from sorted(weights, key=lambda spot: (-weights[spot], -self._ages[spot[0]], spot[1]))
+
+        def rank(spot: tuple[str, int]) -> tuple[float, int, int]:
+            label, place = spot
+            return -weights[spot], -self._ages[label], place
+
+        yield from sorted(weights, key=rank)
         for label in reversed(self._pieces):
             for place in range(len(self._pieces[label])):
                 yield (label, place)

@@ -128,7 +128,8 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
     """Return the effects of writing a row that starts in column `left`."""
-    return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
+    columns = enumerate(row, left)
+    return {f"cell {place} {number} {column}": _text(value) for column, value in columns}
 
 
 def _cells(arguments: Mapping[str, Any]) -> Effects:

@@ -88,7 +88,8 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
 
     def learn(text: str) -> dict[str, Any]:
         [area] = json.loads(text)["valueRanges"]
-        return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
+        room = re.findall("[0-9]+", area["range"])[-1]
+        return {"rows": area["values"], "room": int(room)}
 
     def mark_own(fact: dict[str, Any], effects: Effects, _: Sequence[Any]) -> dict[str, Any]:
         own = []
