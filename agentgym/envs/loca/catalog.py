@@ -22,7 +22,7 @@ _SENTENCES = ((3, 3), (5, 5))
 
 @functools.cache
 def _departments() -> Mapping[str, Mapping[str, Sequence[Phrase]]]:
-    texts = load_texts("products")
+    texts = dict(load_texts("products"))
     del texts["any"]
     return {department: _by_name(**table) for department, table in texts.items()}
 

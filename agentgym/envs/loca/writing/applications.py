@@ -140,7 +140,8 @@ def _picture(rng: np.random.Generator) -> bytes:
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw an archive structure. Folders for different groups of papers may be equal or nested."""
     order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
-    style, numbered, folder = whole(rng, 3), bool(rng.random() < 0.5), ""
+    style, numbered = whole(rng, 3), rng.random() < 0.5
+    folder = ""
     layout: Layout = {}
     for k, place in enumerate(order, 1):
         theme = THEMES[place]

@@ -23,14 +23,9 @@ class Course:
     subject: str
 
 
-@functools.cache
-def _subjects() -> dict[str, Any]:
-    return load_texts("subjects")
-
-
 def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     """Draw different courses."""
-    texts, catalogue = _subjects(), []
+    texts, catalogue = load_texts("subjects"), []
     for department, subjects in texts["departments"].items():
         for place, subject in enumerate(subjects):
             for level, title in enumerate(texts["levels"]):
@@ -83,14 +78,9 @@ def coursework_book() -> PhraseBook:
     return PhraseBook(load_texts("coursework"), SLOTS)
 
 
-@functools.cache
-def _questions() -> dict[str, dict[str, list[Any]]]:
-    return load_texts("questions")
-
-
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
     """Draw distinct quiz questions, worth ten points each."""
-    bank = _questions()[code.rstrip("0123456789-")]
+    bank = load_texts("questions")[code.rstrip("0123456789-")]
     pool = []
     for kind, group in bank.items():
         pool += [(kind, question) for question in group]
@@ -125,7 +115,7 @@ def describe_assignment(
     rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
 ) -> str:
     """Draw the description of an assignment."""
-    style = _subjects()["styles"][course.code.rstrip("0123456789")]
+    style = load_texts("subjects")["styles"][course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
     texts: list[str] = []
@@ -195,7 +185,8 @@ def draw_changes(
     """
     threads, dropped = [], set()
     for title in titles:
-        roll, kinds = rng.random(), []
+        kinds = []
+        roll = rng.random()
         if roll < rate:
             kinds = ["dropped"]
             if rng.random() < _RESTORED_RATE:

@@ -184,7 +184,8 @@ def read_invoice(text: str) -> dict[str, Any]:
         if not match:
             raise ValueError(f"the text must contain {name}")
         facts[name] = (match[1] or match[2]).strip()
-    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
+    facts["day"] = _read_day(facts["day"])
+    facts["cents"] = int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
     return facts
 

@@ -177,7 +177,9 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
     """Return the index keys of a sentence, longest first."""
     first, _, rest = text.partition(" ")
-    return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
+    second = rest.partition(" ")[0]
+    last = text.rpartition(" ")[2]
+    return (f"{first} {second}", first, ""), (last, "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
