@@ -209,9 +209,10 @@ def _request_failures(email: Email, buyers: Mapping[str, Sequence[str]]) -> Iter
     known = {user["email"] for user in email.users()}
     strangers: dict[str, Sequence[str]] = {f"{name}@mcp.com": [] for name in _STRANGERS}
     for address, names in {**strangers, **buyers}.items():
+        mails = email.messages(address, "INBOX") if address in known else []
         stems = [name.removesuffix(".pdf") for name in names]
         right = 0
-        for mail in email.messages(address, "INBOX") if address in known else ():
+        for mail in mails:
             if _SUBJECT in mail.subject.lower() and all(stem in mail.body for stem in stems):
                 right += 1
         if right != bool(names):

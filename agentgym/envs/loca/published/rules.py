@@ -353,11 +353,12 @@ def _unmatched(
         if other:
             by_sensor[other[1:3]].append(other)
     for row in rows:
-        if not row or not any(
-            abs(row[0] - other[0]) <= _TIME and abs(row[3] - other[3]) <= _READING
-            for other in by_sensor[row[1:3]]
-        ):
+        if not row or not any(_agree(row, other) for other in by_sensor[row[1:3]]):
             yield row
+
+
+def _agree(one: _Reading, other: _Reading) -> bool:
+    return abs(one[0] - other[0]) <= _TIME and abs(one[3] - other[3]) <= _READING
 
 
 def _growth(cell: Any) -> float | None:
