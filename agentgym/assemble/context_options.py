@@ -74,8 +74,12 @@ def read_context_arguments(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse the arguments of a strategy's wrapper and of the context window."""
-    own = {name: text for name, text in texts.items() if name not in BUDGET}
-    shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
+    own, shared = {}, {}
+    for name, text in texts.items():
+        if name in BUDGET:
+            shared[name] = _read(name, BUDGET[name], text)
+        else:
+            own[name] = text
     return read_arguments(strategy, wrapper, own, tuple(BUDGET)), shared
 
 
@@ -100,7 +104,7 @@ def check_arguments(
         return
     for name in names:
         if name not in known:
-            listed = [*(_write(knob, default) for knob, default in known.items()), *more]
+            listed = [*map(_write, known, known.values()), *more]
             raise ValueError(
                 f"{owner} has no option {name!r}; "
                 f"{list_names(name, listed, 'options', near=(*known, *more))}"
@@ -133,14 +137,17 @@ def _read(name: str, hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
         return text == "true"
-    if all(get_origin(kind) is Mapping for kind in kinds):
+    origins: set[Any] = set(map(get_origin, kinds))
+    if origins == {Mapping}:
         try:
             return json.loads(text)
         except ValueError:
             raise ValueError(f"{name} must be a JSON object, got {text!r}") from None
-    if any(get_origin(kind) in (Sequence, list, tuple) for kind in kinds):
+    if origins & {Sequence, list, tuple}:
         return [part for part in text.split("|") if part]
-    return _read_number(name, kinds, text) if {int, float} & set(kinds) else text
+    if {int, float}.isdisjoint(kinds):
+        return text
+    return _read_number(name, kinds, text)
 
 
 def _read_number(name: str, kinds: Sequence[Any], text: str) -> Any:

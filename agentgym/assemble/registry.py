@@ -38,20 +38,11 @@ _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
 # `_SEAT_ENV` is missing, because a recorded spec must not choose which policies run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
-_ENV_OPTIONS = (
-    *("world", "dialect", "parallel_calls", "max_failed_rounds"),
-    *("max_result_chars", "on_fault", "render_mode", "split"),
+_ENV_OPTIONS = tuple(
+    "world dialect parallel_calls max_failed_rounds max_result_chars on_fault render_mode split".split()
 )
-_TEAM_OPTIONS = (
-    "team",
-    "roles",
-    "reward",
-    "max_message",
-    "message_words",
-    "message_noise",
-    "max_cycles",
-    "seat",
-    "opponents",
+_TEAM_OPTIONS = tuple(
+    "team roles reward max_message message_words message_noise max_cycles seat opponents".split()
 )
 # Presets of agentgym's own worlds are checked in tests, not on import, which would be slow.
 _OWN_WORLDS = "agentgym.envs."
@@ -69,7 +60,7 @@ class Entry:
 
     @property
     def path(self) -> str:
-        return self.source if isinstance(self.source, str) else world_path(self.source)
+        return world_path(self.source)
 
     @property
     def world(self) -> type[World[Any]]:
@@ -112,7 +103,9 @@ def register(
         _worlds[entry.id] = entry
         kwargs = {"world": path, **options}
         _register(entry.id, kwargs)
-        for kind, ending in TEAMS.items() if not suffix else ():
+        if preset:
+            continue
+        for kind, ending in TEAMS.items():
             if kind in ("split", "manager") or kind in teams:
                 team = Entry(f"{namespace}/{name}-{ending}-v0", world, {"team": kind})
                 _teams[team.id] = team
@@ -186,7 +179,7 @@ def resolve(env_id: str) -> str:
     else:
         namespace = env_id.rpartition("/")[0]
         full = _find(env_id)
-        for packages in (namespace, "") if namespace else ("",):
+        for packages in dict.fromkeys((namespace, "")):
             if not full:
                 load_plugins(packages)
                 full = _find(env_id)
@@ -320,11 +313,13 @@ def _bare_spec(
 ) -> tuple[EnvSpec, type[World[Any]], Any]:
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
-    if has_own_entry_point(env_spec):
+    entry, others = _ENV, _ENV_OPTIONS
+    if "team" in env_spec.kwargs:
         is_seat = "seat" in env_spec.kwargs or "opponents" in env_spec.kwargs
-        team_env = _SEAT_ENV if is_seat else _TEAM_ENV
-        env_spec.entry_point = team_env if "team" in env_spec.kwargs else _ENV
-    others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
+        entry = _SEAT_ENV if is_seat else _TEAM_ENV
+        others += _TEAM_OPTIONS
+    if has_own_entry_point(env_spec):
+        env_spec.entry_point = entry
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
@@ -350,9 +345,10 @@ def _team_stacks(
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
     for agent, own in agents.items():
-        if unknown := [name for name in own if name not in shared]:
-            remedy = list_names(unknown[0], tuple(shared), "options of agents")
-            raise ValueError(f"{agent} cannot have a separate option {unknown[0]!r}; {remedy}")
+        for name in own:
+            if name not in shared:
+                remedy = list_names(name, tuple(shared), "options of agents")
+                raise ValueError(f"{agent} cannot have a separate option {name!r}; {remedy}")
     return {
         agent: build_stack(world, is_team=True, shots=shots, **{**shared, **own})
         for agent, own in {"": {}, **agents}.items()
@@ -373,7 +369,9 @@ def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymn
 
 def env_metadata(env_id: str) -> Mapping[str, Any]:
     """Return the Gymnasium metadata of a registered id."""
-    return (TeamEnv if "team" in gymnasium.spec(env_id).kwargs else ToolEnv).metadata
+    if "team" in gymnasium.spec(env_id).kwargs:
+        return TeamEnv.metadata
+    return ToolEnv.metadata
 
 
 def config_schema(env_id: str) -> dict[str, Any]:

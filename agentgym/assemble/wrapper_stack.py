@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -60,9 +61,8 @@ class Layer:
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
         """Return a spec with the wrapper's shortest import path, which rarely changes."""
-        name, path = self.wrapper.__name__, ""
-        for part in self.wrapper.__module__.split("."):
-            path = f"{path}.{part}" if path else part
+        name = self.wrapper.__name__
+        for path in itertools.accumulate(self.wrapper.__module__.split("."), "{}.{}".format):
             if getattr(sys.modules.get(path), name, None) is self.wrapper:
                 break
         return WrapperSpec(name, f"{path}:{name}", dict(arguments))
@@ -167,11 +167,10 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
     if not is_complete or arm.keys() - _oracles.keys() or len(arm) != len(parts):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
-        near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
-        close = suggest(text, ["".join(near)])
+        near = "".join(letter for letter in dict.fromkeys(text.upper()) if letter in _oracles)
+        remedy = f"{suggest(text, [near])} P0.5 gives correct hints with probability 0.5".lstrip()
         raise ValueError(
-            f"oracles may contain each of {known} at most once, got {oracles!r}; "
-            f"{close}{' ' if close else ''}P0.5 gives correct hints with probability 0.5, "
+            f"oracles may contain each of {known} at most once, got {oracles!r}; {remedy}, "
             f"P{PLACEBO} a placebo"
         )
     for letter, suffix in arm.items():
@@ -195,7 +194,9 @@ def _shorten(suffix: str) -> str:
 def _variant(suffix: str) -> dict[str, Any]:
     if suffix == PLACEBO:
         return {"placebo": True}
-    return {"accuracy": float(suffix)} if suffix else {}
+    if suffix:
+        return {"accuracy": float(suffix)}
+    return {}
 
 
 def _check_variant(oracles: str, letter: str, option: str) -> None:
@@ -215,11 +216,10 @@ def check_context(context: Context) -> tuple[str, ...]:
     for name, _ in parts:
         check_values(name, _strategies)
     names = tuple(import_owner(name) for name, _ in parts)
-    if unknown := [name for name in names if name not in _strategies]:
-        raise ValueError(
-            f"there is no context strategy {unknown[0]!r}; "
-            f"{list_names(unknown[0], tuple(_strategies), 'strategies')}, joined by +"
-        )
+    for name in names:
+        if name not in _strategies:
+            remedy = list_names(name, tuple(_strategies), "strategies")
+            raise ValueError(f"there is no context strategy {name!r}; {remedy}, joined by +")
     if len(set(names)) != len(names):
         raise ValueError(f"context {context!r} names a strategy twice")
     return names
@@ -298,9 +298,10 @@ def _oracle_layers(
 
 
 def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
-    given: object = {} if options is None else options
-    if isinstance(given, Mapping) and all(isinstance(own, Mapping) for own in given.values()):
-        return given
+    if options is None:
+        return {}
+    if isinstance(options, Mapping) and all(isinstance(own, Mapping) for own in options.values()):
+        return options
     raise ValueError(f"{name} must be a mapping of mappings, such as {example}, got {options!r}")
 
 
@@ -309,25 +310,26 @@ def _context_layers(
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
     names = check_context(context)
     owners = (*names, "trim", "budget")
-    if unknown := [name for name in options if name not in owners]:
-        raise ValueError(
-            f"context_options are given for {unknown[0]!r}, which is not in the context "
-            f"{context!r}; {list_names(unknown[0], owners, 'it has')}"
-        )
-    options, window = _with_arguments(context, options, window)
-    if not names and window is None and not options:
+    for name in options:
+        if name not in owners:
+            raise ValueError(
+                f"context_options are given for {name!r}, which is not in the context "
+                f"{context!r}; {list_names(name, owners, 'it has')}"
+            )
+    merged, window = _with_arguments(context, options, window)
+    if not names and window is None and not merged:
         return []
     size = read_tokens("window", WINDOW if window is None else window, 1, 10**9)
-    for name, own in options.items():
+    for name, own in merged.items():
         if name != "budget":
             layer = _strategies.get(name) or _options[name]
             check_arguments(f"{name} in context_options", layer.wrapper, own)
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
-    arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
     innermost = min(edits, key=lambda layer: layer.stage).name
-    arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
-    return [(layer, arguments[layer.name]) for layer in layers]
+    budget = {**merged.get("budget", {}), "window": size}
+    merged.setdefault(innermost, {})["budget"] = budget
+    return [(layer, merged.get(layer.name, {})) for layer in layers]
 
 
 def _with_arguments(
@@ -335,12 +337,15 @@ def _with_arguments(
 ) -> tuple[dict[str, dict[str, Any]], int | str | None]:
     merged = {name: dict(own) for name, own in options.items()}
     for written, texts in split_context(context):
+        name, layer = "trim", _options["trim"]
         short = written.rpartition(":")[2]
-        name = "trim" if short in ("", "none") else short
-        layer = _options["trim"] if name == "trim" else _strategies[name]
+        if short not in ("", "none"):
+            name, layer = short, _strategies[short]
         own, shared = read_context_arguments(name, layer.wrapper, texts)
         for owner, values in ((name, own), ("budget", shared)):
-            given = merged.setdefault(owner, {}) if values else {}
+            if not values:
+                continue
+            given = merged.setdefault(owner, {})
             if doubled := sorted(values.keys() & given.keys()):
                 raise ValueError(f"{doubled[0]} of {owner} is set twice, once in {context!r}")
             given.update(values)

@@ -129,8 +129,11 @@ class Compaction(ContextWrapper):
         kept = set(played[-self.keep_last_turns :])
         if len(kept) == len(played):
             return []
-        old = [turn for turn in turns if turn.reply.id not in kept]
-        return [message for turn in old for message in (turn.reply, *turn.answers)]
+        span: list[Message] = []
+        for turn in turns:
+            if turn.reply.id not in kept:
+                span += [turn.reply, *turn.answers]
+        return span
 
     def _pair(self, summary: str) -> tuple[Message, Message]:
         limit = self.max_summary or max(1, self.view.limit // 4)
@@ -177,11 +180,12 @@ def summarize_by_rules(chat: Chat) -> str:
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
     if callable(summarizer):
         return summarizer
-    if summarizer in ("policy", "rules"):
-        return None if summarizer == "policy" else summarize_by_rules
-    return import_function(
-        "summarizer", summarizer, "policy, rules, a function, or package.module:function"
-    )
+    if summarizer == "policy":
+        return None
+    if summarizer == "rules":
+        return summarize_by_rules
+    choices = "policy, rules, a function, or package.module:function"
+    return import_function("summarizer", summarizer, choices)
 
 
 class Trim(ContextWrapper):
@@ -281,7 +285,8 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
     keep = int(len(text) * tokens / counter.length(text))
     while True:
         head, tail = (keep + 1) // 2, keep // 2
-        cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
+        note = f"\n[… {len(text) - keep} characters cut …]\n"
+        cut = text[:head] + note + text[len(text) - tail :]
         length = counter.length(cut)
         if keep == 0 or length <= tokens:
             return cut

@@ -269,11 +269,11 @@ class EditMessages(ContextWrapper):
     ) -> None:
         check_bool("lossy", lossy)
         self.trigger = read_trigger("trigger", trigger)
-        self.function: MessageEdit = (
-            edit
-            if callable(edit)
-            else import_function("edit", edit, "a function, or package.module:function")
-        )
+        if callable(edit):
+            self.function: MessageEdit = edit
+        else:
+            choices = "a function, or package.module:function"
+            self.function = import_function("edit", edit, choices)
         self.lossy = lossy
         super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
 
@@ -295,12 +295,13 @@ class EditMessages(ContextWrapper):
                 "edit must not reorder or repeat messages, and must append new messages last"
             )
         replacements = {message.id: message for message in shown}
-        edits = {
-            old.id: replacements.get(old.id) for old in before if replacements.get(old.id) != old
-        }
-        new = [
-            replace(message, id=f"edit_messages:{number}")
-            for number, message in enumerate(after[len(shown) :], self._inserted + 1)
-        ]
-        self._inserted += len(new)
-        self.view.apply("EditMessages", edits, insert=new)
+        edits = {}
+        for old in before:
+            new = replacements.get(old.id)
+            if new != old:
+                edits[old.id] = new
+        appended = []
+        for message in after[len(shown) :]:
+            self._inserted += 1
+            appended.append(replace(message, id=f"edit_messages:{self._inserted}"))
+        self.view.apply("EditMessages", edits, insert=appended)

@@ -12,12 +12,7 @@ from agentgym.assemble.wrapper_order import Stage, StagedWrapper
 from agentgym.text.messages import Chat
 from agentgym.text.tools import Toolset, tool
 from agentgym.text.validation import check_int
-from agentgym.wrappers.memory_store import (
-    ROOT,
-    Files,
-    MemoryLimits,
-    run,
-)
+from agentgym.wrappers.memory_store import ROOT, Files, MemoryLimits, run
 
 NOTES = f"""# Memory
 The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything else: it may hold what you need. \

@@ -22,7 +22,6 @@ _MAX_PATH_CHARS = 4_096  # normalising some strings takes quadratic time
 _VIEW_DEPTH = 2  # levels below the directory
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
-
 Files: TypeAlias = Mapping[str, str]
 Result: TypeAlias = tuple[Files, str]
 
@@ -149,9 +148,11 @@ def _listing(files: Files, path: str) -> str:
     sizes: dict[str, list[int]] = {}
     for name, text in files.items():
         if within(name, path):
-            inner = name[len(path) + 1 :].split("/")
-            shown = [f"{'/'.join((path, *inner[:depth]))}/" for depth in range(len(inner))] + [name]
-            for each in shown[: _VIEW_DEPTH + 1]:
+            *folders, _ = name[len(path) + 1 :].split("/")
+            shown = [f"{path}/"]
+            for folder in folders:
+                shown.append(f"{shown[-1]}{folder}/")
+            for each in [*shown, name][: _VIEW_DEPTH + 1]:
                 sizes.setdefault(each, []).append(len(text))
     rows = sorted(sizes.items(), key=lambda item: item[0].rstrip("/").split("/"))
     lines = []
@@ -169,7 +170,9 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
             raise ToolError(
                 f"view_range must be two line numbers [first, last], got {echo(view_range)}"
             )
-        first, last = view_range[0], len(lines) if view_range[1] == -1 else view_range[1]
+        first, last = view_range
+        if last == -1:
+            last = len(lines)
         if not 1 <= first <= last <= len(lines):
             raise ToolError(
                 f"view_range must be within [1, {len(lines)}], with first <= last, or last = -1 "
@@ -178,9 +181,8 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
             )
     if not lines:
         return f"{path} is an empty file"
-    shown = "".join(
-        f"{number}\t{line}" for number, line in enumerate(lines[first - 1 : last], first)
-    )
+    numbered = enumerate(lines[first - 1 : last], first)
+    shown = "".join(f"{number}\t{line}" for number, line in numbered)
     return f"{path}, lines {first} to {last} of {len(lines)}:\n{shown}"
 
 

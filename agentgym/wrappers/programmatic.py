@@ -176,18 +176,18 @@ def _choose(
                 )
             if option != "direct_only" and name in direct_only:
                 raise ValueError(f"{option} and direct_only must not both name {name!r}")
-    own = {name for owner in env.world_class(env.config, 0).toolsets() for name in tools_of(owner)}
-    chosen = [
-        each
-        for name, each in tools.items()
-        if name in {*own, *also, *code_only} and name not in direct_only and not each.final
-    ]
-    for each in chosen:
-        if not each.name.isidentifier() or keyword.iskeyword(each.name):
+    own = map(tools_of, env.world_class(env.config, 0).toolsets())
+    wanted = {*also, *code_only}.union(*own) - set(direct_only)
+    chosen = []
+    for name, each in tools.items():
+        if name not in wanted or each.final:
+            continue
+        if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(
-                f"the tool {each.name!r} cannot be a function with this name; "
+                f"the tool {name!r} cannot be a function with this name; "
                 "add the tool to direct_only"
             )
+        chosen.append(each)
     return chosen
 
 
@@ -199,8 +199,9 @@ def _notes(
         lines.append(f"- {_signature(each)}")
         if each.name in code_only:
             lines.append(f"  Only code can call it. {each.description}")
-            items = each.parameters.get("properties", {}).items()
-            lines += [f"  {name}: {i['description']}" for name, i in items if i.get("description")]
+            for name, item in each.parameters.get("properties", {}).items():
+                if item.get("description"):
+                    lines.append(f"  {name}: {item['description']}")
     lines.append(
         f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make "
         f"{limits.calls} calls and print "

@@ -54,16 +54,16 @@ class Retrieval(ClearToolResults):
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         uses, _ = super()._uses()
-        newest = {answer.id for turn in self.view.split_turns()[1] for answer in turn.answers}
         # BM25 divides by the average number of words, so each text needs at least one word.
         texts = [f"result\n{result.text}" for _, result in uses]
         if not texts:
             return [], 0
         index = Dense.of(texts, self._embed) if self._embed else Lexical.of(texts)
-        best = set(index.best(self._task(), self.keep))
-        cleared = [
-            use for place, use in enumerate(uses) if place not in best and use[1].id not in newest
-        ]
+        kept = {uses[place][1].id for place in index.best(self._task(), self.keep)}
+        _, newest = self.view.split_turns()
+        for turn in newest:
+            kept.update(answer.id for answer in turn.answers)
+        cleared = [use for use in uses if use[1].id not in kept]
         return cleared, len(cleared)
 
     def _task(self) -> str:

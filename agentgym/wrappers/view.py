@@ -94,9 +94,9 @@ class ContextView:
         self.edit_counts = dict.fromkeys(self.edit_counts, 0)
         self.overlay: dict[str, Message | None] = {}
         self._inserts: dict[str, tuple[Message, ...]] = {}
-        self._suffixes: dict[str, dict[str, str]] = (
-            {SYSTEM_ID: {"": self.notices}} if self.notices else {}
-        )
+        self._suffixes: dict[str, dict[str, str]] = {}
+        if self.notices:
+            self._suffixes[SYSTEM_ID] = {"": self.notices}
         self.cleared: set[str] = set()
         self.summaries: set[str] = set()
         self.warned = self.overflow = False
@@ -183,7 +183,9 @@ class ContextView:
         else:
             before = list(self._newest)
         self._source = chat.without_last()
-        new = [shown for message in chat.messages[known:-1] for shown in self._with_edits(message)]
+        new: list[Message] = []
+        for message in chat.messages[known:-1]:
+            new += self._with_edits(message)
         self._newest_id = chat.messages[-1].id
         self._newest = list(self._with_edits(chat.messages[-1]))
         self._recent.extend(new)
@@ -202,13 +204,13 @@ class ContextView:
                 continue
             tokens = self.counter.count(message)
             common = 0
-            if past is None:
-                accounts.tool_output += tokens if message.role == "tool" else 0
-            else:
+            if past is not None:
                 past_tokens = self.counter.count(past)
                 prefix = replace(past, text=_common_prefix(past.text, message.text))
                 common = min(past_tokens, tokens, self.counter.count(prefix))
                 accounts.removed += past_tokens - common
+            elif message.role == "tool":
+                accounts.tool_output += tokens
             accounts.appended += tokens - common
         accounts.removed += self.count(old.values())
 
@@ -233,11 +235,12 @@ class ContextView:
             insert: Messages to append to the view.
         """
         changes = self._permitted(edits)
+        accepted = {message_id: new for message_id, (_, new) in changes.items()}
+        replacements = [new for new in accepted.values() if new is not None]
         removed = self.count(old for old, _ in changes.values())
-        inserted = self.count([*(new for _, new in changes.values() if new is not None), *insert])
+        inserted = self.count([*replacements, *insert])
         if removed - inserted < max(1, at_least):
             return 0
-        accepted = {message_id: new for message_id, (_, new) in changes.items()}
         self.overlay.update(accepted)
         self.cleared.update(cleared)
         for message_id in accepted:
@@ -259,23 +262,21 @@ class ContextView:
             shown = [message for message in tail if message.id not in self._pinned]
         else:
             shown = self.editable()
-        replies = [
-            k
-            for k, message in enumerate(shown)
-            if message.role == "assistant" and message.id not in self.summaries
-        ]
-        newest = {message.id for message in shown[max(replies, default=0) :]}
+        start = 0
+        for k, message in enumerate(shown):
+            if message.role == "assistant" and message.id not in self.summaries:
+                start = k
+        newest = {message.id for message in shown[start:]}
         edits = {i: new for i, new in edits.items() if new is not None or i not in newest}
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
         """Append a note to one of the newest messages; replace `owner`'s previous note, if any."""
         before = self._tail()
-        edits = {
-            message.id: self.with_note(message, owner, text)
-            for message in before
-            if message.id == message_id
-        }
+        edits = {}
+        for message in before:
+            if message.id == message_id:
+                edits[message_id] = self.with_note(message, owner, text)
         suffixes = self._suffixes.setdefault(message_id, {})
         suffixes.pop(owner, None)
         suffixes[owner] = text
@@ -299,23 +300,26 @@ class ContextView:
         for each in (message, *self._inserts.get(message.id, ())):
             shown = self.overlay.get(each.id, each)
             if shown is not None:
-                suffix = "".join(self._suffixes.get(shown.id, {}).values())
-                yield replace(shown, text=shown.text + suffix) if suffix else shown
+                if suffix := "".join(self._suffixes.get(shown.id, {}).values()):
+                    shown = replace(shown, text=shown.text + suffix)
+                yield shown
 
     def _tail(self) -> list[Message]:
         return [*self._recent, *self._newest]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
-        def edited(messages: Iterable[Message]) -> list[Message]:
-            results = [edits.get(message.id, message) for message in messages]
-            return [message for message in results if message is not None]
+        def edited(messages: Iterable[Message]) -> Iterator[Message]:
+            for message in messages:
+                new = edits.get(message.id, message)
+                if new is not None:
+                    yield new
 
         if edits.keys() - {message.id for message in self._tail()}:
-            archived = edited(self._archived.messages)
+            archived = list(edited(self._archived.messages))
             self._archived = Chat((), self._archived.tools).extend(archived)
             self._archived_load = self._sum(archived)
         self._recent = deque(edited(self._recent))
-        self._newest = edited(self._newest)
+        self._newest = list(edited(self._newest))
         self._render()
 
     def _archive(self) -> None:
@@ -363,21 +367,20 @@ def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
     changes = [(old, edits.get(old.id, old)) for old in shown]
-    starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
-    whole = changes[: starts[0] if starts else len(changes)]
-    for start, end in pairwise([*starts, len(changes)]):
-        (old_reply, reply), *answers = changes[start:end]
+    bounds = [k for k, old in enumerate(shown) if old.role == "assistant"] + [len(changes)]
+    whole = changes[: bounds[0]]
+    for start, end in pairwise(bounds):
+        old_reply, reply = changes[start]
         calls = {call.id for call in reply.calls} if reply else set()
-        answers = [
-            (old, None if new and new.role == "tool" and new.call_id not in calls else new)
-            for old, new in answers
-        ]
+        answers = []
+        for old, new in changes[start + 1 : end]:
+            is_orphan = new and new.role == "tool" and new.call_id not in calls
+            answers.append((old, None if is_orphan else new))
         left = [new for _, new in answers if new is not None]
         answered = {message.call_id for message in left}
         if reply is not None and not calls <= answered:
-            reply = replace(
-                reply, calls=tuple(call for call in reply.calls if call.id in answered), raw=""
-            )
+            kept = tuple(call for call in reply.calls if call.id in answered)
+            reply = replace(reply, calls=kept, raw="")
         if reply is None or not left:
             whole += [(old, None) for old, _ in changes[start:end]]
         else:

@@ -60,12 +60,14 @@ def split_fact(fact: Any) -> tuple[Piece, ...]:
 
 def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
     text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= most or not isinstance(value, (Mapping, list)):
-        yield f"{name}: {text}" if name else text
-    else:
-        items = value.items() if isinstance(value, Mapping) else [("", item) for item in value]
-        for key, item in items:
+    if len(text) > most and isinstance(value, Mapping):
+        for key, item in value.items():
             yield from _parts(str(key), item)
+    elif len(text) > most and isinstance(value, list):
+        for item in value:
+            yield from _parts("", item)
+    else:
+        yield f"{name}: {text}" if name else text
 
 
 @dataclass(slots=True)
@@ -98,7 +100,9 @@ class OfficeBelief:
             for word in piece.words:
                 self._index.setdefault(word, []).append((label, place))
         kind = self._kinds.setdefault(self._kind(label), _Reads())
-        kind.count, kind.pieces, kind.newest = kind.count + 1, kind.pieces + len(pieces), label
+        kind.count += 1
+        kind.pieces += len(pieces)
+        kind.newest = label
 
     def change(self, label: str) -> None:
         """Add a change."""
@@ -121,7 +125,7 @@ class OfficeBelief:
         lines = []
         if self._changes:
             newest = [*itertools.islice(reversed(self._changes), _NEWEST)][::-1]
-            named = "; ".join(_cut(label) for label in newest)
+            named = "; ".join(map(_cut, newest))
             lines.append(f"- done: {len(self._changes)} changes; the newest: {named}")
         for call in off_plan[-_NEWEST:]:
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
@@ -159,15 +163,22 @@ class OfficeBelief:
                 break
             for spot in self._index[word]:
                 weights[spot] = weights.get(spot, 0.0) + 1 / count
-        yield from sorted(weights, key=lambda spot: (-weights[spot], -self._ages[spot[0]], spot[1]))
+
+        def rank(spot: tuple[str, int]) -> tuple[float, int, int]:
+            label, place = spot
+            return -weights[spot], -self._ages[label], place
+
+        yield from sorted(weights, key=rank)
         for label in reversed(self._pieces):
             for place in range(len(self._pieces[label])):
                 yield (label, place)
 
     def _line(self, label: str, places: Sequence[int]) -> str:
         pieces = self._pieces[label]
-        count = f" ({len(places)} of {len(pieces)})" if len(places) < len(pieces) else ""
-        return f"- {label} => {'; '.join(pieces[place].text for place in places)}{count}"
+        texts = "; ".join(pieces[place].text for place in places)
+        if len(places) == len(pieces):
+            return f"- {label} => {texts}"
+        return f"- {label} => {texts} ({len(places)} of {len(pieces)})"
 
     def _rest(self, shown: Mapping[str, Sequence[int]]) -> list[str]:
         records = Counter[str]()

@@ -52,14 +52,16 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
     # Recipients in To, Cc and Bcc receive the same mail.
-    parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
+    mail = dict(arguments)
+    to: list[str] = []
     try:
-        people = [addresses(part) for part in parts if isinstance(part, str)]
+        for part in (mail.get("to"), mail.pop("cc", None), mail.pop("bcc", None)):
+            if isinstance(part, str):
+                to += [address.lower() for _, address in addresses(part)]
     except ToolError:  # an email with invalid addresses cannot have been sent
         return dict(arguments)
-    to = dict.fromkeys(address.lower() for some in people for _, address in some)
-    rest = {name: value for name, value in arguments.items() if name not in ("cc", "bcc")}
-    return {**rest, "to": ", ".join(to)}
+    mail["to"] = ", ".join(dict.fromkeys(to))
+    return mail
 
 
 def _canonical_value(value: Any) -> Any:
@@ -126,7 +128,8 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
     """Return the effects of writing a row that starts in column `left`."""
-    return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
+    columns = enumerate(row, left)
+    return {f"cell {place} {number} {column}": _text(value) for column, value in columns}
 
 
 def _cells(arguments: Mapping[str, Any]) -> Effects:
@@ -206,8 +209,7 @@ def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str
     for thing, tools in _THINGS.items():
         if tools.fullmatch(call.name):
             return frozenset({thing})
+    named: str | list[Any] = [_canonical_value(call.arguments.get(key)) for key in _PATHS]
     if call.name in PROGRAMS:
-        text = json.dumps(call.arguments, ensure_ascii=False)
-        return frozenset(f"file {path}" for path in files if path in text)
-    named = [_canonical_value(call.arguments.get(key)) for key in _PATHS]
+        named = json.dumps(call.arguments, ensure_ascii=False)
     return frozenset(f"file {path}" for path in files if path in named)

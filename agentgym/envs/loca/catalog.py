@@ -22,7 +22,7 @@ _SENTENCES = ((3, 3), (5, 5))
 
 @functools.cache
 def _departments() -> Mapping[str, Mapping[str, Sequence[Phrase]]]:
-    texts = load_texts("products")
+    texts = dict(load_texts("products"))
     del texts["any"]
     return {department: _by_name(**table) for department, table in texts.items()}
 
@@ -32,8 +32,10 @@ def _by_name(
 ) -> Mapping[str, Sequence[Phrase]]:
     phrases: dict[str, list[Phrase]] = {name: [] for name in names}
     for key, some in about.items():
-        for name in names if key == "all" else key.split(", "):
-            phrases[name] += [Phrase(text, SLOTS) for text in some]
+        shared = [Phrase(text, SLOTS) for text in some]
+        chosen = names if key == "all" else key.split(", ")
+        for name in chosen:
+            phrases[name] += shared
     return phrases
 
 
@@ -53,9 +55,11 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
         kind, about = pick(rng, list(departments[department].items()))
         name = f"{kind}{pick(rng, _VARIANTS)}{pick(rng, _COLOURS)}"
         seen[name] += 1
+        if seen[name] > 1:
+            name += f" No. {seen[name]}"
         products.append(
             {
-                "name": name if seen[name] == 1 else f"{name} No. {seen[name]}",
+                "name": name,
                 "sku": f"{department[:3].upper()}-{number}",
                 "description": _describe(rng, about),
                 "department": department,
@@ -65,11 +69,10 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
 
 
 def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
-
     def values() -> dict[str, int]:
         return {"number": whole(rng, 20, 91), "few_number": whole(rng, 3, 10)}
 
-    count, more = (int(each) for each in rng.integers(*_SENTENCES))
+    count, more = rng.integers(*_SENTENCES).tolist()
     texts = [phrase.write(rng, values()) for phrase in shuffled(rng, about, count)]
     return " ".join([*texts, *products_book().write_some("about", rng, more, values)])
 

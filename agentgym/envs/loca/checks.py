@@ -22,7 +22,6 @@ from agentgym.text.tools import ToolError, echo
 # A comparison function takes the actual cell and the expected cell.
 Same: TypeAlias = Callable[[Any, Any], bool]
 
-
 _ROUNDING = 1e-9  # tolerates floating-point errors, which the agent cannot avoid
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
@@ -40,8 +39,7 @@ def identical(actual: Any, expected: Any) -> bool:
 
 def loose(actual: Any, expected: Any) -> bool:
     """Return whether strings are equal, ignoring case and whitespace."""
-    texts = [" ".join(as_text(value).split()).casefold() for value in (actual, expected)]
-    return texts[0] == texts[1]
+    return as_text(actual).casefold().split() == as_text(expected).casefold().split()
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
@@ -110,7 +108,7 @@ def row_failures(
     """
 
     def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-        return [tuple(as_text(row.get(name)) for name in key) for row in rows]
+        return [tuple(map(as_text, map(row.get, key))) for row in rows]
 
     def differences(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> int:
         return sum(not same(row.get(column), wanted[column]) for column, same in columns.items())
@@ -128,15 +126,15 @@ def row_failures(
         if not rows:
             continue
         # If several rows share the key, compare with the most similar row.
-        best = (
-            rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
-        )
+        best = rows[0]
+        if len(rows) > 1:
+            best = min(rows, key=functools.partial(differences, wanted=row))
         rows.remove(best)
         for column, same in columns.items():
             if not same(best.get(column), row[column]):
                 place = f"{what}: {column} of {' / '.join(name)}"
-                value, wanted = echo(as_text(best.get(column))), echo(as_text(row[column]))
-                yield f"{place} is {value}, expected {wanted}"
+                value, wanted = as_text(best.get(column)), as_text(row[column])
+                yield f"{place} is {echo(value)}, expected {echo(wanted)}"
     if ordered and not unmatched and actual_keys != expected_keys:
         yield f"{what}: the rows are not in the required order"
 
@@ -169,11 +167,11 @@ class CsvTable:
         yield from row_failures(self.path, actual, wanted, self.cells, self.key, self.ordered)
 
     def _in_one_form(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        if not self.forms:
-            return rows
-        return [
-            {**row, **{name: form(row[name]) for name, form in self.forms.items()}} for row in rows
-        ]
+        converted = []
+        for row in rows:
+            cells = {name: form(row[name]) for name, form in self.forms.items()}
+            converted.append({**row, **cells})
+        return converted
 
     def matches(self, text: str, expected: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether CSV text passes all checks."""
@@ -189,13 +187,14 @@ def csv_rows(
         records = [record for record in reader if not is_blank(record)]
     except csv.Error as error:
         return [], [f"{path} is not valid CSV: {error}"]
-    header = [name.strip() for name in records[0]] if records else []
+    first, *rows = records or [[]]
+    header = list(map(str.strip, first))
     if header != list(columns):
         return [], [f"{path} has the columns {echo(header)}, expected {echo(list(columns))}"]
-    for k, record in enumerate(records, 1):
-        if len(record) != len(header):
-            return [], [f"{path} has {len(record)} cells in row {k}, expected {len(header)}"]
-    return [dict(zip(header, record, strict=True)) for record in records[1:]], []
+    for k, row in enumerate(rows, 2):
+        if len(row) != len(header):
+            return [], [f"{path} has {len(row)} cells in row {k}, expected {len(header)}"]
+    return [dict(zip(header, row, strict=True)) for row in rows], []
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
@@ -233,7 +232,7 @@ def named_rows(
     """Return the header and the non-empty rows of a table."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends at its last non-empty cell
-    names = [as_text(cell) for cell in header]
+    names = list(map(as_text, header))
     while names and not names[-1]:
         names.pop()
     rows = [row for row in rows if not is_blank(row)]
@@ -290,7 +289,8 @@ def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([as_text(row[name]) for name in columns] for row in rows)
+    for row in rows:
+        writer.writerow([as_text(row[name]) for name in columns])
     return text.getvalue()
 
 

@@ -43,7 +43,8 @@ class DrawnState:
 def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
     """Draw a state of the configured length, correcting the size after each try."""
     if config.size is not None:
-        return _complete(task, config, _draw_draft(task, config, (seed, config.size), config.size))
+        draft = _draw_draft(task, config, (seed, config.size), config.size)
+        return _complete(task, config, draft)
     size = max(1, round(config.length / task.tokens_per_unit))
 
     def error(draft: DrawnState) -> int:

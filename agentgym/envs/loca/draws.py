@@ -50,19 +50,15 @@ class DrawnValues(dict[str, Any]):
         return self._draws[slot]()
 
 
-def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a TOML file in the folder `texts`."""
-    return reading.load_texts(__file__, name)
-
-
 @functools.cache
-def _strings(name: str) -> dict[str, str]:
-    return load_texts(name)
+def load_texts(name: str) -> Mapping[str, Any]:
+    """Return the tables of a TOML file in the folder `texts`, which callers must not modify."""
+    return reading.load_texts(__file__, name)
 
 
 def text_of(file: str, key: str) -> str:
     """Return a string from a TOML file in the folder `texts`."""
-    return _strings(file)[key]
+    return str(load_texts(file)[key])
 
 
 _NAMES = load_texts("names")

@@ -30,27 +30,24 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
         listing = json.loads(text)
         if listing["page_size"] < _MAILS:
             raise ValueError(f"page_size must be at least {_MAILS}, got {listing['page_size']}")
-        facts = [keep(mail) for mail in listing["emails"]]
         return {
             "pages": listing["total_pages"],
             "size": listing["page_size"],
-            "kept": [fact for fact in facts if fact is not None],
+            "kept": _kept(keep, listing["emails"]),
         }
 
     def page(number: int, **size: int) -> PlanStep:
-        return read(
-            f"Read the mails on page {number} of {folder}.",
-            learn,
-            "get_emails",
-            folder=folder,
-            page=number,
-            **size,
-        )
+        label = f"Read the mails on page {number} of {folder}."
+        return read(label, learn, "get_emails", folder=folder, page=number, **size)
 
     first = yield replace(page(1), same=("folder", "page"))
     size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
     others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
-    return [fact for listing in (first, *others) for fact in listing["kept"]]
+    return list(itertools.chain(first["kept"], *(listing["kept"] for listing in others)))
+
+
+def _kept(keep: Callable[[dict[str, Any]], Any], items: Iterable[dict[str, Any]]) -> list[Any]:
+    return [fact for fact in map(keep, items) if fact is not None]
 
 
 def read_shop(
@@ -60,8 +57,7 @@ def read_shop(
 
     def learn(text: str) -> dict[str, Any]:
         items = json.loads(text)
-        kept = [keep(item) for item in items]
-        return {"count": len(items), "kept": [fact for fact in kept if fact is not None]}
+        return {"count": len(items), "kept": _kept(keep, items)}
 
     facts: list[Any] = []
     for page in itertools.count(1):
@@ -92,7 +88,8 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
 
     def learn(text: str) -> dict[str, Any]:
         [area] = json.loads(text)["valueRanges"]
-        return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
+        room = re.findall("[0-9]+", area["range"])[-1]
+        return {"rows": area["values"], "room": int(room)}
 
     def mark_own(fact: dict[str, Any], effects: Effects, _: Sequence[Any]) -> dict[str, Any]:
         own = []
@@ -219,7 +216,8 @@ def settle_sheet(
         return [write_step(range=f"A1:{corner}", data=data)]
     part = parse_area(area)
     rows = table[part.top - 1 : part.bottom]
-    return [write_step(range=area, data=[list(row[part.left - 1 : part.right]) for row in rows])]
+    data = [list(row[part.left - 1 : part.right]) for row in rows]
+    return [write_step(range=area, data=data)]
 
 
 def mail_of(arguments: Mapping[str, Any]) -> Mail:

@@ -16,7 +16,6 @@ from agentgym.text.messages import ToolCall
 # Function that maps calls with the same effect to one canonical form.
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
-
 # Exceptions that a plan may raise for unexpected results or facts. Python turns a StopIteration
 # inside a generator into a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
@@ -110,15 +109,8 @@ def write(
     **arguments: Any,
 ) -> PlanStep:
     """Return a step that changes the office."""
-    return PlanStep(
-        label,
-        ToolCall(tool, arguments),
-        learn,
-        output,
-        tuple(same),
-        accepts,
-        thing=thing,
-    )
+    call = ToolCall(tool, arguments)
+    return PlanStep(label, call, learn, output, tuple(same), accepts, thing=thing)
 
 
 # Part of a plan, run with `yield from`.

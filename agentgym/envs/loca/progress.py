@@ -163,8 +163,9 @@ class Progress:
         self._touched.pop(thing, None)
         if thing not in self._remade:
             self._unseen[thing] = prefix
-        for label in [label for label in self.facts if self._things.get(label) == thing]:
-            self._forget(label)
+        for label in list(self.facts):
+            if self._things.get(label) == thing:
+                self._forget(label)
         self._script = None
 
     def _match(self, call: ToolCall) -> PlanStep | None:

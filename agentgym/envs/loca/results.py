@@ -11,9 +11,11 @@ from typing import Any
 def query_rows(text: str) -> list[dict[str, Any]]:
     """Return the rows of a BigQuery result."""
     start = re.search(r"^\[", text, re.MULTILINE)
-    if start is None and "Total rows: 0" not in text:
+    if start:
+        return list(json.loads(text[start.start() :]))
+    if "Total rows: 0" not in text:
         raise ValueError("the result must contain rows")
-    return list(json.loads(text[start.start() :])) if start else []
+    return []
 
 
 def data_rows(text: str) -> list[dict[str, str]]:
@@ -21,11 +23,16 @@ def data_rows(text: str) -> list[dict[str, str]]:
     _, mark, data = text.partition("\ndata:")
     if not mark:
         raise ValueError("the result must contain records")
-    blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
-    fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
-    if not all(colon for block in fields for _, colon, _ in block):
-        raise ValueError("each line must contain a field")
-    return [{name: value for name, _, value in block} for block in fields]
+    records = []
+    for block in data.split("\n- ")[1:]:
+        record = {}
+        for line in block.removeprefix("\n").split("\n"):
+            name, colon, value = line.removeprefix("  ").partition(": ")
+            if not colon:
+                raise ValueError("each line must contain a field")
+            record[name] = value
+        records.append(record)
+    return records
 
 
 def listed_items(text: str) -> list[str]:

@@ -60,7 +60,8 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     content = {}
     for column, data in zip(image.columns, image.data, strict=True):
         convert = _CONVERTERS[column.type]
-        content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+        values = json.loads(data)
+        content[column.name] = [None if value is None else convert(value) for value in values]
     return hash_of(content)
 
 
@@ -115,11 +116,13 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
     """Return bucket settings and object hashes by `gs://` URL."""
-    buckets = cloud.store.rows("SELECT name, location FROM buckets")
-    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects")
-    return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
-        f"gs://{o['bucket']}/{o['name']}": o["md5"] for o in objects
-    }
+    state = {}
+    for row in cloud.store.rows("SELECT name, location FROM buckets"):
+        bucket = row.pop("name")
+        state[f"gs://{bucket}"] = repr(row)
+    for row in cloud.store.rows("SELECT bucket, name, md5 FROM objects"):
+        state[f"gs://{row['bucket']}/{row['name']}"] = row["md5"]
+    return state
 
 
 def storage_failures(

@@ -317,9 +317,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         state = self.state()
         if len(state) <= LIMIT:
             return state
-        steps = self.progress.pending()[:NEXT_STEPS]
-        calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
-        needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
+        texts = []
+        for step in self.progress.pending()[:NEXT_STEPS]:
+            arguments = json.dumps(step.call.arguments, ensure_ascii=False)
+            texts += [arguments[:LIMIT], step.label]
+        needed = words_of(" ".join(texts))
         missing = self._missing()
         room = LIMIT - _NOTICE - len(_BRIEF) - len(missing) - 1
         return "\n".join((_BRIEF, *self.progress.brief(needed, room), missing))
@@ -394,7 +396,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def legal_calls(self) -> Sequence[ToolCall]:
         optimal = self.optimal_calls()
         reads = [step.call for step in self.progress.completed() if not step.changes]
-        return [*optimal, *reads, *([] if optimal == [CLAIM.call] else [CLAIM.call])]
+        if optimal == [CLAIM.call]:
+            return [*optimal, *reads]
+        return [*optimal, *reads, CLAIM.call]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         pending, before = self.progress.pending(), self._outlook.count(self)
@@ -412,14 +416,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def _label(self, call: ToolCall, pending: Sequence[PlanStep], change: int, after: int) -> str:
         if call.name == CLAIM.call.name:
             return "harmful" if after else "productive"
-        if change < 0 or any(
-            (call.name, call.arguments) == (step.call.name, step.call.arguments) for step in pending
-        ):
+        if change < 0 or any(step.call == call for step in pending):
             return "productive"
         if change > 0:
             return "harmful"
-        planned = any(self.progress.counts(step, call) for step in pending)
-        return "productive" if planned else "redundant"
+        if any(self.progress.counts(step, call) for step in pending):
+            return "productive"
+        return "redundant"
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -470,5 +473,7 @@ def _files_below(path: str, version: Any) -> Mapping[str, bytes]:
 
 
 def _order(step: PlanStep) -> str:
+    if step.changes:
+        return step.label
     arguments = json.dumps(step.call.arguments, ensure_ascii=False)
-    return step.label if step.changes else f"{step.label} Call {step.call.name} with {arguments}."
+    return f"{step.label} Call {step.call.name} with {arguments}."

@@ -87,7 +87,9 @@ def _tasks() -> Mapping[str, Any]:
 
 def _value(text: str, params: Mapping[str, Any]) -> Any:
     """Evaluate a parameter name, or a sum or product of parameter names and integers."""
+    if text.isdecimal():
+        return int(text)
     for sign, combine in ((" + ", sum), (" * ", math.prod)):
         if sign in text:
-            return combine(int(x) if x.isdecimal() else params[x] for x in text.split(sign))
+            return combine(_value(part, params) for part in text.split(sign))
     return params[text]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agentgym.envs.loca.checks import as_text, is_blank
+from agentgym.envs.loca.checks import as_text, named_rows
 from agentgym.envs.loca.published.files import as_finite
 from agentgym.envs.loca.writing.exam_notices import Said
 from agentgym.office.files.workspace import Workspace
@@ -28,12 +28,8 @@ _MAILED = re.compile(
     r".{0,200}Exam Location\n(.{1,200})\n"
 )
 _NOT_WORD = re.compile(r"\W")
-_CODE, _DATE, _TIME, _CREDIT = (
-    "Course Code",
-    "Final Date (MM/DD/YYYY)",
-    "Start Time (HH:MM)",
-    "Course Credit",
-)
+_CODE, _CREDIT = "Course Code", "Course Credit"
+_DATE, _TIME = "Final Date (MM/DD/YYYY)", "Start Time (HH:MM)"
 
 
 def read_exam_post(text: str) -> list[Said]:
@@ -83,15 +79,11 @@ def schedule_failures(
 ) -> Iterator[str]:
     """Compare workbook rows by course; strings match if one contains the other."""
     try:
-        table = next(iter(read_workbook(files.read(path)).values()), [])
+        table = next(iter(read_workbook(files.read(path)).values()), []) or [[]]
     except ToolError as error:
         yield f"{path}: {error}"
         return
-    header = [as_text(cell) for cell in table[0]] if table else []
-    rows = []
-    for row in table[1:]:
-        if not is_blank(row):
-            rows.append(dict(zip(header, [*row, *[None] * len(header)], strict=False)))
+    _, rows = named_rows(table, list(map(as_text, table[0])))
     yield from _order_failures(rows)
     codes = [as_text(row.get(_CODE)) for row in rows]
     if len(rows) != len(expected) or set(codes) != {exam[_CODE] for exam in expected}:
@@ -100,8 +92,9 @@ def schedule_failures(
     for exam in expected:
         found = rows[codes.index(exam[_CODE])]
         for name, wanted in exam.items():
-            if not _same_fact(name, found.get(name), wanted):
-                yield f"{path}: {name} of {exam[_CODE]} is {found.get(name)!r}, expected {wanted!r}"
+            cell = found.get(name)
+            if not _same_fact(name, cell, wanted):
+                yield f"{path}: {name} of {exam[_CODE]} is {cell!r}, expected {wanted!r}"
 
 
 def _order_failures(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -35,8 +35,8 @@ def as_name(cell: object) -> str:
 def as_finite(cell: object) -> float:
     """Return a cell's finite number, which may be stored as a string."""
     with contextlib.suppress(TypeError, ValueError):
-        number = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
-        if math.isfinite(number):
+        number = float(cell)  # type: ignore[arg-type]
+        if math.isfinite(number) and not isinstance(cell, bool):
             return number
     raise ValueError(f"must be a number, got {cell!r}")
 
@@ -73,7 +73,8 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
     values = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         try:
-            values += [check_shape(shape, line.encode())] if line.strip() else []
+            if line.strip():
+                values.append(check_shape(shape, line.encode()))
         except ValueError as error:
             raise ValueError(f"{path}: line {number}: {error}") from None
     return values
@@ -164,10 +165,7 @@ def read_database(
 
 
 def _check(
-    place: str,
-    columns: Mapping[str, str],
-    heads: Sequence[str],
-    rows: Sequence[Sequence[Any]],
+    place: str, columns: Mapping[str, str], heads: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     if heads != list(columns):
         raise ValueError(f"{place} must have the columns {list(columns)}, got {heads}")

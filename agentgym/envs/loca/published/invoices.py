@@ -11,12 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from agentgym.envs.loca.published.files import (
-    as_finite,
-    read_database,
-    read_json,
-    read_json_lines,
-)
+from agentgym.envs.loca.published.files import as_finite, read_database, read_json, read_json_lines
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
@@ -108,11 +103,11 @@ def read_layout(text: str) -> dict[str, Any] | None:
             raise ValueError(f"the text must contain {name}")
         facts[name] = match[1].strip()
     facts["cents"] = _cents(facts["cents"])
-    part = _PART.search(text)
-    if part:
+    facts["paid"] = 0
+    if part := _PART.search(text):
         facts["paid"] = _cents(part[1])
-    else:
-        facts["paid"] = facts["cents"] if _FULL.search(text) else 0
+    elif _FULL.search(text):
+        facts["paid"] = facts["cents"]
     return facts
 
 
@@ -124,19 +119,21 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{path}: each invoice_id must occur once, got {names}")
     folder = state / "agent_workspace"
-    found = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    paths = filter(Path.is_file, folder.rglob("*"))
+    found = sorted(path.relative_to(folder).as_posix() for path in paths)
     expected = sorted(f"files/{name}" for name in names)
     if found != expected:
         raise ValueError(f"{folder} must contain only the files {expected}, got {found}")
     invoices = {}
     for name, record in zip(names, records, strict=True):
-        facts, data = record.facts(), (folder / "files" / name).read_bytes()
+        file, facts = folder / "files" / name, record.facts()
+        data = file.read_bytes()
         try:
             shown = read_layout("\n".join(read_pdf(data)))
         except (ToolError, ValueError) as error:
-            raise ValueError(f"{folder / 'files' / name}: {error}") from None
+            raise ValueError(f"{file}: {error}") from None
         if shown != facts or record.payment_status.flag != (facts["paid"] < facts["cents"]):
-            raise ValueError(f"{folder / 'files' / name} must match {path}, got {shown}")
+            raise ValueError(f"{file} must match {path}, got {shown}")
         invoices[name] = facts, data
     return invoices
 
@@ -157,8 +154,9 @@ def read_entries(state: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{place} must contain the same ids as interference_invoices.jsonl")
     if read_json(database / "insights.json", TypeAdapter(list[Any])):
         raise ValueError(f"{database / 'insights.json'} must be empty in an unused state")
-    return [
-        {
+    rows = []
+    for entry, payment in zip(entries, payments, strict=True):
+        row = {
             "INVOICE_ID": entry.invoice_id,
             "SUPPLIER_NAME": entry.supplier_name,
             "INVOICE_AMOUNT": round(entry.invoice_amount, 2),
@@ -167,8 +165,8 @@ def read_entries(state: Path) -> list[dict[str, Any]]:
             "PAYMENT_AMOUNT": round(payment.payment_amount, 2),
             "OUTSTANDING_FLAG": payment.outstanding_flag,
         }
-        for entry, payment in zip(entries, payments, strict=True)
-    ]
+        rows.append(row)
+    return rows
 
 
 def invoice_failures(
@@ -182,15 +180,14 @@ def invoice_failures(
     `expected` contains the old and new rows. `buyers` maps email addresses to the files of invoices
     that are not paid in full.
     """
+    invoices = "PURCHASE_INVOICE.PUBLIC.INVOICES"
+    payments = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
     try:
-        entered = {
-            str(row["INVOICE_ID"]) for row in snowflake.rows("PURCHASE_INVOICE.PUBLIC.INVOICES")
-        }
-        paid = {
-            str(row["INVOICE_ID"]): (row["PAYMENT_AMOUNT"], row["OUTSTANDING_FLAG"])
-            for row in snowflake.rows("PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS")
-        }
-        comment = snowflake.comments("PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS")["OUTSTANDING_FLAG"]
+        entered = {str(row["INVOICE_ID"]) for row in snowflake.rows(invoices)}
+        paid = {}
+        for entry in snowflake.rows(payments):
+            paid[str(entry["INVOICE_ID"])] = (entry["PAYMENT_AMOUNT"], entry["OUTSTANDING_FLAG"])
+        comment = snowflake.comments(payments)["OUTSTANDING_FLAG"]
     except (ToolError, KeyError) as error:
         yield f"a table or a column is missing: {error}"
         return
@@ -205,13 +202,19 @@ def invoice_failures(
             yield f"{key} has the flag {flag}, expected {row['OUTSTANDING_FLAG']}"
     if comment.strip() != _COMMENT:
         yield f"the comment is {comment!r}"
+    yield from _request_failures(email, buyers)
+
+
+def _request_failures(email: Email, buyers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     known = {user["email"] for user in email.users()}
     strangers: dict[str, Sequence[str]] = {f"{name}@mcp.com": [] for name in _STRANGERS}
     for address, names in {**strangers, **buyers}.items():
         mails = email.messages(address, "INBOX") if address in known else []
-        about = [mail for mail in mails if _SUBJECT in mail.subject.lower()]
         stems = [name.removesuffix(".pdf") for name in names]
-        right = sum(all(stem in mail.body for stem in stems) for mail in about)
+        right = 0
+        for mail in mails:
+            if _SUBJECT in mail.subject.lower() and all(stem in mail.body for stem in stems):
+                right += 1
         if right != bool(names):
             yield f"{address} has {right} mails with {names}"
 

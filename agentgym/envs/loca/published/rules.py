@@ -12,12 +12,13 @@ import contextlib
 import csv
 import io
 import json
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.checks import as_text
+from agentgym.envs.loca.checks import as_text, named_rows
 from agentgym.envs.loca.published.files import as_finite
 from agentgym.envs.loca.service_checks import log_state
 from agentgym.office.email.server import Email
@@ -106,9 +107,10 @@ def academic_warning_failures(
         yield "there is no critical log entry"
     unused = list(messages)
     for student in needed:
-        found = [text for text in unused if student in text and students[student] in text]
-        if found:
-            unused.remove(found[0])
+        for text in unused:
+            if student in text and students[student] in text:
+                unused.remove(text)
+                break
         else:
             yield f"no critical entry names {students[student]} ({student})"
     for student in students.keys() - set(needed):
@@ -118,18 +120,14 @@ def academic_warning_failures(
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
     """Compare the file with `expected`, and the spreadsheet with both; allow additional teams."""
-    tables = []
-    for path in files.walk():
-        name = path.rpartition("/")[2].lower()
-        if name.endswith(".csv") and any(word in name for word in _NHL_WORDS):
-            with contextlib.suppress(ToolError, csv.Error):
-                tables.append(_counts(list(csv.reader(files.read_text(path).splitlines()))))
-    file = next((table for table in tables if len(table) > 1), [])
+    file = next(_nhl_tables(files), [])
     if not file:
         yield "there is no CSV file with the counts"
-    titles = sheets.titles()
-    books = [book for book in titles if any(name in titles[book].lower() for name in _NHL_TITLES)]
-    sheet = _counts(_shown_table(sheets, books[0])) if books else []
+    sheet: Records = []
+    for book, title in sheets.titles().items():
+        if any(name in title.lower() for name in _NHL_TITLES):
+            sheet = _counts(_shown_table(sheets, book))
+            break
     if not sheet:
         yield "there is no spreadsheet with the counts"
     if file and sheet:
@@ -138,23 +136,37 @@ def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> It
         yield from _count_failures("the spreadsheet, compared with the file,", sheet, file)
 
 
+def _nhl_tables(files: Workspace) -> Iterator[Records]:
+    for path in files.walk():
+        name = path.rpartition("/")[2].lower()
+        if name.endswith(".csv") and any(word in name for word in _NHL_WORDS):
+            with contextlib.suppress(ToolError, csv.Error):
+                table = _counts(list(csv.reader(files.read_text(path).splitlines())))
+                if len(table) > 1:
+                    yield table
+
+
 def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iterator[str]:
     """Compare the last report in the bucket with the expected anomalies."""
     if bucket not in cloud.storage.buckets():
         yield f"there is no bucket {bucket}"
         return
     reports = [n for n in cloud.storage.objects(bucket, "anomaly_report") if n.endswith(".csv")]
+    text = ""
     try:
-        text = cloud.storage.read_object(bucket, reports[-1]).decode() if reports else ""
-        rows = [_reading(row) for row in _records(text)]
+        if reports:
+            text = cloud.storage.read_object(bucket, reports[-1]).decode()
+        rows = list(map(_reading, _records(text)))
     except (UnicodeDecodeError, csv.Error) as error:
         yield f"{reports[-1]}: {error}"
         return
-    anomalies = [_reading(row) for row in expected]
+    anomalies = list(map(_reading, expected))
     if not rows or not anomalies:
         yield "the report, or the answer, has no rows"
-    yield from (f"{each} is no anomaly" for each in _unmatched(rows, anomalies))
-    yield from (f"{each} is missing" for each in _unmatched(anomalies, rows))
+    for reading in _unmatched(rows, anomalies):
+        yield f"{reading} is no anomaly"
+    for reading in _unmatched(anomalies, rows):
+        yield f"{reading} is missing"
 
 
 def growth_failures(
@@ -162,25 +174,25 @@ def growth_failures(
 ) -> Iterator[str]:
     """Check growth rates within one percentage point, ignoring the columns in `optional`."""
     try:
-        header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
+        table = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:
         yield f"{path}: {error}"
         return
-    places = {as_text(name): k for k, name in enumerate(header)}
+    header = list(map(as_text, table[0]))
     columns = [name for name in expected[0] if name not in optional]
-    missing = [name for name in columns if name not in places]
+    missing = [name for name in columns if name not in header]
     if missing:
         yield f"{path} lacks the columns {missing}"
         return
-    width = len(header)
-    years = {row[places["Year"]]: row for row in ([*row, *[None] * width] for row in rows)}
+    _, rows = named_rows(table, header)
+    years = {row["Year"]: row for row in rows}
     for wanted in expected:
         row = years.get(wanted["Year"])
         if row is None:
             yield f"{path} lacks the year {wanted['Year']:g}"
             continue
         for name in columns:
-            rate = wanted[name] if name == "Year" else _growth(row[places[name]])
+            rate = _growth(row[name])
             if rate is None or abs(rate - wanted[name]) > _POINTS:
                 yield f"{path}: {name} of {wanted['Year']:g} is {rate}, expected {wanted[name]}"
 
@@ -198,8 +210,11 @@ def inventory_failures(
     for sku, count in products.items():
         if seen.get(sku) != count:
             yield f"the stock of {sku} is {seen.get(sku)}, expected {count}"
-    rows = [[*map(as_text, row), "", "", ""] for row in stock[1:]]
-    left = {row[0]: _count(row[2]) for row in rows if row[0]}
+    left = {}
+    for row in stock[1:]:
+        name, _, quantity, *_ = [*map(as_text, row), "", "", ""]
+        if name:
+            left[name] = _count(quantity)
     for material, amount in materials.items():
         if material not in left or abs(left[material] - amount) > _AMOUNT:
             yield f"the stock of {material} is {left.get(material)}, expected {amount}"
@@ -272,15 +287,19 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
     """Return the first sheet with at least four expected columns, or else the first sheet."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
+    shown = tables[0]
     for table in tables:
-        heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
-        if sum(any(name.lower() in head for head in heads) for name in _NHL_COLUMNS) >= 4:
-            return [row[:26] for row in table[:100]]
-    return [row[:26] for row in tables[0][:100]]
+        if len(table) < 2:
+            continue
+        heads = "\n".join(map(as_text, table[0])).lower()
+        if sum(name.lower() in heads for name in _NHL_COLUMNS) >= 4:
+            shown = table
+            break
+    return [row[:26] for row in shown[:100]]
 
 
 def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    header = [as_text(cell) for cell in table[0]] if table else []
+    header = list(map(as_text, table[0] if table else ()))
     places = {}
     for name, variants in _NHL_COLUMNS.items():
         found = [k for k, head in enumerate(header) if head in variants]
@@ -289,7 +308,7 @@ def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         places[name] = found[0]
     counts = []
     for row in table[1:]:
-        cells = [as_text(cell) for cell in row] + [""] * len(header)
+        cells = [*map(as_text, row), *[""] * len(header)]
         record: dict[str, Any] = {name: _count(cells[place]) for name, place in places.items()}
         counts.append({**record, "Team": cells[places["Team"]]})
     return counts
@@ -303,19 +322,16 @@ def _count(text: str) -> float:
 
 def _count_failures(what: str, actual: Records, expected: Records) -> Iterator[str]:
     teams = {row["Team"].lower() for row in expected}
-    found = sorted((row for row in actual if row["Team"].lower() in teams), key=_team)
+    by_team = operator.itemgetter("Team")
+    found = sorted((row for row in actual if row["Team"].lower() in teams), key=by_team)
     if len(found) != len(expected):
         yield f"{what} has {len(found)} teams, expected {len(expected)}"
         return
-    for row, wanted in zip(found, sorted(expected, key=_team), strict=True):
+    for row, wanted in zip(found, sorted(expected, key=by_team), strict=True):
         if sum(row[name] for name in ("HA", "AH", "HH", "AA")) != row["Total"]:
             yield f"{what}: the counts of {row['Team']} do not sum up to Total"
         elif row != wanted:
             yield f"{what} has {row}, expected {wanted}"
-
-
-def _team(row: Mapping[str, Any]) -> str:
-    return str(row["Team"])
 
 
 def _reading(row: Mapping[str, Any]) -> _Reading | None:
@@ -337,17 +353,19 @@ def _unmatched(
         if other:
             by_sensor[other[1:3]].append(other)
     for row in rows:
-        if not row or not any(
-            abs(row[0] - other[0]) <= _TIME and abs(row[3] - other[3]) <= _READING
-            for other in by_sensor[row[1:3]]
-        ):
+        if not row or not any(_agree(row, other) for other in by_sensor[row[1:3]]):
             yield row
+
+
+def _agree(one: _Reading, other: _Reading) -> bool:
+    return abs(one[0] - other[0]) <= _TIME and abs(one[3] - other[3]) <= _READING
 
 
 def _growth(cell: Any) -> float | None:
     if isinstance(cell, str):
         cell = cell.strip().upper().removesuffix("%")
-        cell = 0.0 if cell in ("", "NA") else cell
+        if cell in ("", "NA"):
+            return 0.0
     with contextlib.suppress(ValueError):
         return as_finite(cell)
     return None

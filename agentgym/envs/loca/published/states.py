@@ -104,7 +104,9 @@ class _Message:
     date: datetime
 
     def as_mail(self) -> Mail:
-        date = self.date if self.date.tzinfo else self.date.replace(tzinfo=UTC)
+        date = self.date
+        if not date.tzinfo:
+            date = date.replace(tzinfo=UTC)
         return Mail(self.sender, self.to, self.subject, self.body, date, html=self.html_body)
 
 
@@ -162,8 +164,8 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
     """Return the rows of each sheet in the state's only spreadsheet."""
     folder = state / "local_db" / "google_sheets"
     books = read_json(folder / "spreadsheets.json", TypeAdapter(dict[str, _Spreadsheet]))
-    if [book.properties.title for book in books.values()] != [title]:
-        titles = [book.properties.title for book in books.values()]
+    titles = [book.properties.title for book in books.values()]
+    if titles != [title]:
         raise ValueError(
             f"{folder / 'spreadsheets.json'} must contain only {title!r}, got {titles}"
         )
@@ -220,7 +222,7 @@ def load_mail(
         raise ValueError(
             f"in an unused state, {path} must contain only INBOX emails, and drafts.json must be empty"
         )
-    mails = sorted((message.as_mail() for message in stored.values()), key=lambda mail: mail.date)
+    mails = sorted(map(_Message.as_mail, stored.values()), key=lambda mail: mail.date)
     if latest and mails:
         delay = latest - mails[-1].date
         mails = [replace(mail, date=mail.date + delay) for mail in mails]
@@ -232,11 +234,14 @@ def load_mail(
 
 
 def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
-    height = 1 + max((row for row, _ in values), default=0)
+    height = 1 + max(values, default=(0, 0))[0]
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
         raise ValueError(f"{place} must fit into a sheet, got {height} rows of {width} cells")
-    return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
+    table: Table = [[""] * width for _ in range(height)]
+    for (row, column), value in values.items():
+        table[row][column] = value
+    return table
 
 
 def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
@@ -267,9 +272,6 @@ def read_shop_records(state: Path) -> tuple[Sequence[ShopProduct], Sequence[Shop
     path = folder / "orders.json"
     orders = read_json(path, TypeAdapter(dict[str, ShopOrder]))
     for key, order in orders.items():
-        for line in order.line_items:
-            if line.product_id not in products:
-                raise ValueError(
-                    f"{path}: {key}.line_items: product_id must be a product of the shop"
-                )
+        if any(line.product_id not in products for line in order.line_items):
+            raise ValueError(f"{path}: {key}.line_items: product_id must be a product of the shop")
     return products, list(orders.values())

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agentgym.envs.loca.published.files import as_finite
-from agentgym.office.calendar import Calendar
+from agentgym.office.calendar import Calendar, Event
 from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.text.tools import ToolError
@@ -55,16 +55,17 @@ def deadline_failures(
     """
     events = calendar.events()
     for names, deadline in deadlines.items():
-        begins = [event.start for event in events if _names_deadline(event.summary, names)]
-        moments = [begin for begin in begins if isinstance(begin, datetime)]
-        if not any(abs(begin - deadline + _BEFORE) <= _LATE for begin in moments):
+        if not any(_reminds(event, names, deadline) for event in events):
             yield f"there is no reminder of {names[0]} at {deadline - _BEFORE}"
 
 
-def _names_deadline(title: str, names: Sequence[str]) -> bool:
-    title = title.lower()
+def _reminds(event: Event, names: Sequence[str], deadline: datetime) -> bool:
+    title = event.summary.lower()
     named = any(re.search(rf"\b{re.escape(name.lower())}\b", title) for name in names)
-    return named and "camera" in title and "ready" in title
+    if not named or "camera" not in title or "ready" not in title:
+        return False
+    begin = event.start
+    return isinstance(begin, datetime) and abs(begin - deadline + _BEFORE) <= _LATE
 
 
 def listing_failures(
@@ -85,9 +86,8 @@ def listing_failures(
         return
     for number, (row, wanted) in enumerate(zip(rows, expected, strict=True), 1):
         for name in columns:
-            if name not in _UNREAD and not _same_cell(
-                name, (row[name] or "").strip(), wanted[name]
-            ):
+            cell = (row[name] or "").strip()
+            if name not in _UNREAD and not _same_cell(name, cell, wanted[name]):
                 yield f"{path}: row {number}: {name} is {row[name]!r}, expected {wanted[name]!r}"
 
 
@@ -100,11 +100,9 @@ def _same_cell(name: str, cell: str, wanted: Any) -> bool:
         return cell == str(wanted)
     if name == "deadline":
         return _moment(cell) == _moment(wanted)
-    texts = [cell, wanted]
     if name == "course_name":
-        texts = [_SECTION.sub("", text) for text in texts]
-    first, second = (_PUNCTUATION.sub("", text).lower() for text in texts)
-    return first == second
+        cell, wanted = _SECTION.sub("", cell), _SECTION.sub("", wanted)
+    return _PUNCTUATION.sub("", cell).lower() == _PUNCTUATION.sub("", wanted).lower()
 
 
 def _moment(text: str) -> datetime | str:

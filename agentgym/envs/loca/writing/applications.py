@@ -35,8 +35,12 @@ class _Theme(TypedDict):
 
 _TEXTS = load_texts("applications")
 THEMES: Sequence[_Theme] = _TEXTS["themes"]
-PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
-PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
+PAPERS: dict[str, _Paper] = {}
+for _theme in THEMES:
+    PAPERS |= _theme["papers"]
+PAPER_OF_PHRASE: dict[str, str] = {}
+for _paper, _forms in PAPERS.items():
+    PAPER_OF_PHRASE |= dict.fromkeys(_forms["phrases"], _paper)
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
 # Number of sentences in each part of a letter; the letter must fit on one page.
 _LETTER_PART = 4
@@ -99,14 +103,17 @@ def _pages(
         title, author = "Letter of recommendation", f"Author: Prof. {people[0]}"
         return [[title, about, verdict, f"Number {number}", *dates, author]]
     about = says(("won", 1), ("reason", 1), ("event", 2))
-    report = [[f"Report of the jury of contest {number}", says(("jury", 5))]]
-    return [["Certificate of an award", about, *dates], *(report if rng.random() < 0.4 else [])]
+    certificate = ["Certificate of an award", about, *dates]
+    report = [f"Report of the jury of contest {number}", says(("jury", 5))]
+    if rng.random() < 0.4:
+        return [certificate, report]
+    return [certificate]
 
 
 def _values(
     rng: np.random.Generator, name: str, when: datetime, number: int, people: Sequence[str]
 ) -> dict[str, Any]:
-    before, after = (timedelta(days=int(days)) for days in rng.integers(1, (500, 60)))
+    before, after = rng.integers(1, (500, 60)).tolist()
     return {
         "name": name,
         "one_person": people[1],
@@ -114,14 +121,15 @@ def _values(
         "number": whole(rng, 13, 90),
         "few_number": whole(rng, 3, 10),
         "big_number": number,
-        "date": (when - before).date().isoformat(),
-        "later_date": (when + after).date().isoformat(),
+        "date": (when - timedelta(days=before)).date().isoformat(),
+        "later_date": (when + timedelta(days=after)).date().isoformat(),
         "time": f"{whole(rng, 15, 22)}:00",
     }
 
 
 def _picture(rng: np.random.Generator) -> bytes:
-    rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
+    pixels = rng.integers(0, 256, (16, 16), np.uint8)
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
     picture = b"\x89PNG\r\n\x1a\n"
     for chunk in (b"IHDR" + header, b"IDAT" + zlib.compress(rows), b"IEND"):
@@ -132,9 +140,11 @@ def _picture(rng: np.random.Generator) -> bytes:
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw an archive structure. Folders for different groups of papers may be equal or nested."""
     order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
-    style, numbered, folder = whole(rng, 3), bool(rng.random() < 0.5), ""
+    style, numbered = whole(rng, 3), rng.random() < 0.5
+    folder = ""
     layout: Layout = {}
-    for k, theme in enumerate((THEMES[place] for place in order), 1):
+    for k, place in enumerate(order, 1):
+        theme = THEMES[place]
         own, papers = theme["folders"][style], list(theme["papers"])
         if numbered:
             own = f"{k:02}_{own}"
@@ -145,8 +155,8 @@ def draw_layout(rng: np.random.Generator) -> Layout:
             folder = own
         if OLDEST in papers:
             chosen = [pick(rng, papers)]
-        elif not (chosen := [paper for paper in papers if rng.random() < 0.8]):
-            chosen = [papers[0]]
+        else:
+            chosen = [paper for paper in papers if rng.random() < 0.8] or papers[:1]
         for paper in chosen:
             forms = PAPERS[paper]
             phrase = pick(rng, forms["phrases"])
@@ -161,10 +171,11 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
         if PAPER_OF_PHRASE[phrase] != LETTERS:
             members[f"{root}/{path}"] = PAPER_OF_PHRASE[phrase]
             continue
+        folder = path.rpartition("/")[0]
         for n, (paper, author) in enumerate(letters, 1):
             last = author.rsplit(maxsplit=1)[-1]
             name = LETTER.replace("<Last_Name>", last).replace("<n>", str(n))
-            members[f"{root}/{path.rpartition('/')[0]}/{name}"] = paper
+            members[f"{root}/{folder}/{name}"] = paper
     return members
 
 

@@ -23,14 +23,9 @@ class Course:
     subject: str
 
 
-@functools.cache
-def _subjects() -> dict[str, Any]:
-    return load_texts("subjects")
-
-
 def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     """Draw different courses."""
-    texts, catalogue = _subjects(), []
+    texts, catalogue = load_texts("subjects"), []
     for department, subjects in texts["departments"].items():
         for place, subject in enumerate(subjects):
             for level, title in enumerate(texts["levels"]):
@@ -83,18 +78,14 @@ def coursework_book() -> PhraseBook:
     return PhraseBook(load_texts("coursework"), SLOTS)
 
 
-@functools.cache
-def _questions() -> dict[str, dict[str, list[Any]]]:
-    return load_texts("questions")
-
-
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
     """Draw distinct quiz questions, worth ten points each."""
-    bank = _questions()[code.rstrip("0123456789-")]
-    pool = [(kind, question) for kind, group in bank.items() for question in group]
-    return [
-        _question(rng, place, *drawn) for place, drawn in enumerate(shuffled(rng, pool, count), 1)
-    ]
+    bank = load_texts("questions")[code.rstrip("0123456789-")]
+    pool = []
+    for kind, group in bank.items():
+        pool += [(kind, question) for question in group]
+    drawn = shuffled(rng, pool, count)
+    return [_question(rng, place, *each) for place, each in enumerate(drawn, 1)]
 
 
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
@@ -116,14 +107,15 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
 def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
-    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, lambda: values), voluntary)
+    texts = coursework_book().write_some("quiz", rng, 7, lambda: values)
+    return _with_note(rng, texts, voluntary)
 
 
 def describe_assignment(
     rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
 ) -> str:
     """Draw the description of an assignment."""
-    style = _subjects()["styles"][course.code.rstrip("0123456789")]
+    style = load_texts("subjects")["styles"][course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
     texts: list[str] = []
@@ -172,12 +164,11 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 
     Return the announcements, the final threshold, and the threshold before any revocation.
     """
-    first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
-    limit = need = later[-1] if later else first
+    limits = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
+    first, limit, need = limits[0], limits[-1], limits[-1]
     texts = [_say(rng, "policy", code=code, points_number=first)]
-    texts += [
-        _say(rng, "corrected", code=code, points_number=each, old_number=first) for each in later
-    ]
+    if limit != first:
+        texts.append(_say(rng, "corrected", code=code, points_number=limit, old_number=first))
     if rng.random() < 0.15:
         texts.append(_say(rng, "revoked", code=code))
         need = NOBODY
@@ -194,7 +185,8 @@ def draw_changes(
     """
     threads, dropped = [], set()
     for title in titles:
-        roll, kinds = rng.random(), []
+        kinds = []
+        roll = rng.random()
         if roll < rate:
             kinds = ["dropped"]
             if rng.random() < _RESTORED_RATE:
@@ -217,9 +209,10 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
     """Interleave threads at random, keeping the order within each thread."""
-    rest = [list(thread) for thread in threads]
-    order = shuffled(rng, [thread for thread in rest for _ in thread])
-    return [thread.pop(0) for thread in order]
+    order = []
+    for thread in threads:
+        order += [list(thread)] * len(thread)
+    return [thread.pop(0) for thread in shuffled(rng, order)]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:

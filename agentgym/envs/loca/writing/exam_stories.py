@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -37,10 +38,13 @@ class Timetable:
     """Free hours after `now`, each for at most one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
-        midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
-        hours = [midnight + timedelta(days=d, hours=h) for d in range(days) for h in starts]
         self.now = now
-        self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
+        midnight, hours = now.replace(hour=0), []
+        for day, hour in itertools.product(range(days), [*range(7, 12), *range(13, 19)]):
+            begin = midnight + timedelta(days=day, hours=hour)
+            if begin > now:
+                hours.append(begin)
+        self.free = dict.fromkeys(shuffled(rng, hours))
 
     def take(self) -> datetime:
         """Remove and return a free hour."""
@@ -102,8 +106,9 @@ class ExamStory:
         if self._rng.random() < self._past:
             back = (begin - self._timetable.now).days + whole(self._rng, 1, 9)
             begin -= timedelta(days=back)
-        same = self._setting.midterm_place
-        place = same if same and self._rng.random() < INDIRECT_RATE / 2 else draw_place(self._rng)
+        place = self._setting.midterm_place
+        if not place or self._rng.random() >= INDIRECT_RATE / 2:
+            place = draw_place(self._rng)
         exam = replace(
             exam,
             day=f"{begin:%Y-%m-%d}",
@@ -125,7 +130,9 @@ class ExamStory:
     def _books(self, exam: Exam) -> Notice:
         if exam.books is None:
             return []
-        return [self._say("books_open" if exam.books == OPEN else "books_closed")]
+        if exam.books == OPEN:
+            return [self._say("books_open")]
+        return [self._say("books_closed")]
 
     def _restate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         exam = self._arranged(exam)
@@ -234,7 +241,10 @@ def _days_between(first: str, second: str) -> int:
 def told(rng: np.random.Generator, notice: Notice) -> str:
     """Return a notice as a string, with filler phrases and remarks."""
     fillers = fillers_book()
-    texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
+    texts = list(notice)
+    for place, part in enumerate(notice):
+        if part in fillers.kinds:
+            texts[place] = fillers.write(part, rng)
     remarks = shuffled(rng, fillers.kinds["remark"])
     for remark in remarks[: 1 + whole(rng, 2)]:
         texts.insert(1 + whole(rng, len(texts)), remark.write(rng, {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -103,22 +104,23 @@ LAYOUTS: Sequence[Sequence[str]] = _TEXTS["layouts"]
 
 
 def draw_invoice(
-    rng: np.random.Generator,
-    key: str,
-    buyer: tuple[str, str],
-    other: str,
-    paid_rate: float,
+    rng: np.random.Generator, key: str, buyer: tuple[str, str], other: str, paid_rate: float
 ) -> tuple[dict[str, Any], bytes]:
     """Draw an invoice, and return the facts (amounts in cents) and the PDF file."""
-    goods = [
-        (str(name), whole(rng, 1, 41), whole(rng, 250, 90_000))
-        for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False)
-    ]
-    net = sum(amount * price for _, amount, price in goods)
+    net = 0
+    table = [["Item", "Quantity", "Price", "Sum"]]
+    lines = []
+    for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False).tolist():
+        count, cents = whole(rng, 1, 41), whole(rng, 250, 90_000)
+        net += count * cents
+        price, cost = _money(cents), _money(count * cents)
+        table.append([name, str(count), price, cost])
+        lines.append(f"{count} x {name} at {price}: {cost}")
     tax = net * int(rng.choice([0, 7, 19])) // 100
+    total = net + tax
     day = date(2024, 6, 1) + timedelta(days=whole(rng, 0, 200))
-    paid = net + tax if rng.random() < paid_rate else _draw_part(rng, net + tax)
-    payment = write_payment(rng, paid, net + tax, day, boxed=rng.random() < _BOX_RATE)
+    paid = _draw_paid(rng, total, paid_rate)
+    payment = write_payment(rng, paid, total, day, boxed=rng.random() < _BOX_RATE)
     supplier = SUPPLIERS[key.partition("-")[0]]
     host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
     facts = {
@@ -133,25 +135,17 @@ def draw_invoice(
         "day": day,
         "net": _money(net),
         "tax": _money(tax),
-        "total": _money(net + tax),
+        "total": _money(total),
     }
-    table = [
-        ["Item", "Quantity", "Price", "Sum"],
-        *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods),
-    ]
-    lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
     parts: dict[str, Sequence[Block]] = {"|": [PdfTable(table)], "=": lines, "!": [payment]}
     pdf = write_pdf(_pages(pick(rng, LAYOUTS), facts, parts), title=host)
-    return {
-        "id": key,
-        "mail": buyer[0],
-        "day": day.isoformat(),
-        "cents": net + tax,
-        "paid": paid,
-    }, pdf
+    known = {"id": key, "mail": buyer[0], "day": day.isoformat(), "cents": total, "paid": paid}
+    return known, pdf
 
 
-def _draw_part(rng: np.random.Generator, total: int) -> int:
+def _draw_paid(rng: np.random.Generator, total: int, full_rate: float) -> int:
+    if rng.random() < full_rate:
+        return total
     if rng.random() >= _PARTIAL_RATE:
         return 0
     # In half of the cases, only a cent or a dollar remains unpaid.
@@ -190,15 +184,14 @@ def read_invoice(text: str) -> dict[str, Any]:
         if not match:
             raise ValueError(f"the text must contain {name}")
         facts[name] = (match[1] or match[2]).strip()
-    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
+    facts["day"] = _read_day(facts["day"])
+    facts["cents"] = int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
     return facts
 
 
 def _read_day(text: str) -> str:
     for form in ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"):
-        try:
+        with contextlib.suppress(ValueError):
             return datetime.strptime(text, form).date().isoformat()
-        except ValueError:
-            continue
     raise ValueError(f"expected a date, got {text!r}")

@@ -29,18 +29,16 @@ class News:
         self.topics = list(texts)
 
     def draw(
-        self,
-        rng: np.random.Generator,
-        values: Mapping[str, Any],
-        topic: str = "",
-        first: str = "",
+        self, rng: np.random.Generator, values: Mapping[str, Any], topic: str = "", first: str = ""
     ) -> tuple[str, str, str]:
         """Draw the sender, title and text of a news item about a topic."""
         book = self._books[topic or pick(rng, self.topics)]
         more = book.kinds["more"]
         order = rng.permutation(len(more))[: whole(rng, _MORE[0], _MORE[1] + 1)]
         texts = [more[int(k)].write(rng, values) for k in order]
-        sender = book.write("senders", rng, values) if "senders" in book.kinds else ""
+        sender = ""
+        if "senders" in book.kinds:
+            sender = book.write("senders", rng, values)
         title = book.write("titles", rng, values)
         return sender, title, " ".join([first or book.write("first", rng, values), *texts])
 

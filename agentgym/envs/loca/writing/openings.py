@@ -20,9 +20,9 @@ _ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 @functools.cache
 def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
-    texts = load_texts("openings")
+    texts = dict(load_texts("openings"))
     names = texts.pop("names")
-    slots = {**COMMON_SLOTS, **{kind: PhraseSlot(".+") for kind in names}}
+    slots = {**COMMON_SLOTS, **dict.fromkeys(names, PhraseSlot(".+"))}
     return names, {task: PhraseBook(kinds, slots) for task, kinds in texts.items()}
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
+from agentgym.envs.loca.writing.phrase_book import (
+    COMMON_SLOTS,
+    NUMBERS,
+    PhraseBook,
+    PhraseSlot,
+    read_number,
+)
 
 # Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
@@ -27,17 +34,15 @@ _ASIDE_RATE, _AMENDED_RATE = 0.95, 0.8
 
 
 def _write_count(value: int, rng: np.random.Generator) -> str:
-    return NUMBERS[value - 1] if value <= len(NUMBERS) and rng.integers(4) else str(value)
-
-
-def _read_count(text: str) -> int:
-    return NUMBERS.index(text) + 1 if text in NUMBERS else int(text)
+    if value <= len(NUMBERS) and rng.integers(4):
+        return NUMBERS[value - 1]
+    return str(value)
 
 
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
     "product": PhraseSlot("|".join([r"[A-Z][a-z]+ \d+", *sorted(SERVICES)])),
-    "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
+    "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, read_number),
 }
 
 
@@ -72,10 +77,8 @@ def write_note(
         texts.append(text)
     if rng.random() < _ASIDE_RATE:
         idle = [_say(rng, shop, fact) for fact in asides]
-        count, values = (
-            whole(rng, _REMARKS[0], _REMARKS[1] + 1),
-            DrawnValues({"number": lambda: whole(rng, 13, 29)}),
-        )
+        count = whole(rng, _REMARKS[0], _REMARKS[1] + 1)
+        values = DrawnValues({"number": lambda: whole(rng, 13, 29)})
         idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
             texts.insert(whole(rng, len(texts) + 1), text)
@@ -167,10 +170,7 @@ def read_amended(order: Order, note: str) -> dict[str, int]:
 
 
 def draw_order_note(
-    rng: np.random.Generator,
-    order: Order,
-    *,
-    withdrawn: bool,
+    rng: np.random.Generator, order: Order, *, withdrawn: bool
 ) -> tuple[str, dict[str, int]]:
     """Draw an order note, and return the note and the changed order."""
     facts = draw_changes(rng, order) if rng.random() < _AMENDED_RATE else []
@@ -237,21 +237,20 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
     kinds = {kind for kind, _ in facts}
-    products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
-    counts = [int(count) for count in rng.integers(1, 4, size=4)]
+    products = list(order)
+    places = rng.integers(len(order), size=3).tolist()
+    *counts, pondered = rng.integers(1, 4, size=4).tolist()
     asides: list[Fact] = []
-    for kind, product, count in zip(
-        ("former", "later", "others"), products, counts[:3], strict=True
-    ):
-        asides.append((kind, {"product": product, "count": count}))
+    for kind, place, count in zip(("former", "later", "others"), places, counts, strict=True):
+        asides.append((kind, {"product": products[place], "count": count}))
     if "withdrawn" not in kinds and rng.random() < _STANDS:
         asides.append(("stands", {}))
-    named = {product for _, said in facts for product in said.values()}
+    named = set(itertools.chain.from_iterable(said.values() for _, said in facts))
     rest = [product for product in order if product not in named]
     if rest and not kinds & {"withdrawn", "only"}:
         product = pick(rng, rest)
         asides += [
             ("kept", {"product": product, "count": order[product]}),
-            ("pondered", {"product": product, "count": counts[3]}),
+            ("pondered", {"product": product, "count": pondered}),
         ]
     return shuffled(rng, asides, whole(rng, _ASIDES[0], _ASIDES[1] + 1))

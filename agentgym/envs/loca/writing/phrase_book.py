@@ -121,7 +121,7 @@ class PhraseBook:
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
         """Return the kind and the values of each sentence that matches a phrase."""
-        facts = [self._read_sentence(sentence) for sentence in sentences(text)]
+        facts = map(self._read_sentence, sentences(text))
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -152,7 +152,7 @@ class PhraseBook:
 
 def sentences(text: str) -> list[str]:
     """Split a text into sentences, at empty lines and after punctuation marks."""
-    parts = [part.strip() for part in _SENTENCE.split(text)]
+    parts = map(str.strip, _SENTENCE.split(text))
     return [part for part in parts if part]
 
 
@@ -177,7 +177,9 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
     """Return the index keys of a sentence, longest first."""
     first, _, rest = text.partition(" ")
-    return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
+    second = rest.partition(" ")[0]
+    last = text.rpartition(" ")[2]
+    return (f"{first} {second}", first, ""), (last, "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
@@ -215,11 +217,14 @@ def _write_date(value: str, rng: np.random.Generator) -> str:
     form, month = whole(rng, 5), _MONTHS[day.month - 1]
     if form == 4:
         return value
-    british = form % 2
-    text = f"{day.day} {month}" if british else f"{month} {day.day}"
+    text, year = f"{month} {day.day}", f", {day.year}"
+    if form % 2:  # British
+        text, year = f"{day.day} {month}", f" {day.year}"
     if day.year != YEAR:
-        text += f" {day.year}" if british else f", {day.year}"
-    return f"{_WEEKDAYS[day.weekday()]}, {text}" if form > 1 else text
+        text += year
+    if form > 1:
+        return f"{_WEEKDAYS[day.weekday()]}, {text}"
+    return text
 
 
 def _read_date(text: str) -> str:
@@ -227,8 +232,9 @@ def _read_date(text: str) -> str:
         return date.fromisoformat(text).isoformat()
     words = [word for word in text.replace(",", "").split() if word not in _WEEKDAYS]
     [month] = [word for word in words if word in _MONTHS]
-    day, *year = [int(word) for word in words if word != month]
-    return date(year[0] if year else YEAR, _MONTHS.index(month) + 1, day).isoformat()
+    words.remove(month)
+    day, year, *_ = [*map(int, words), YEAR]
+    return date(year, _MONTHS.index(month) + 1, day).isoformat()
 
 
 def _write_time(value: str, rng: np.random.Generator) -> str:
@@ -245,17 +251,23 @@ def _read_time(text: str) -> str:
     return f"{int(hour) + 12 * (half == 'pm'):02}:00"
 
 
+def read_number(text: str) -> int:
+    """Return the number that a word or digits express."""
+    return NUMBERS.index(text) + 1 if text in NUMBERS else int(text)
+
+
 def _write_days(value: int, rng: np.random.Generator) -> str:
     weeks, rest = divmod(value, 7)
-    count, unit = (weeks, "week") if rest == 0 and rng.integers(2) else (value, "day")
+    count, unit = value, "day"
+    if rest == 0 and rng.integers(2):
+        count, unit = weeks, "week"
     word = NUMBERS[count - 1] if count <= len(NUMBERS) else str(count)
     return f"{word} {unit}{'s' * (count > 1)}"
 
 
 def _read_days(text: str) -> int:
     word, unit = text.split()
-    count = NUMBERS.index(word) + 1 if word in NUMBERS else int(word)
-    return count * (7 if unit.startswith("week") else 1)
+    return read_number(word) * (7 if unit.startswith("week") else 1)
 
 
 def _write_duration(value: int, rng: np.random.Generator) -> str:
@@ -263,7 +275,7 @@ def _write_duration(value: int, rng: np.random.Generator) -> str:
 
 
 def _read_duration(text: str) -> int:
-    return _MINUTES[text] if text in _MINUTES else int(text.split(maxsplit=1)[0])
+    return _MINUTES.get(text) or int(text.split(maxsplit=1)[0])
 
 
 COMMON_SLOTS: Mapping[str, PhraseSlot] = {
