@@ -67,7 +67,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
     turns, rounds = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     opening = first or 0
     # The first target in each group is the item to guess next.
-    targets = [opening, *(place for place in range(len(table)) if place != opening)]
+    targets = [opening, *range(opening), *range(opening + 1, len(table))]
     groups, listed, played = [(targets, int(first is None))], first is not None, 0
     while groups:
         played += 1
