@@ -229,7 +229,9 @@ class SimulatedGame:
 
     def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
         number = len(self.rounds) + 1
-        start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
+        start = 1
+        if self.rounds:
+            start = self.rounds[-1].start + len(self.rounds[-1].messages)
         messages: list[Message] = []
         lists: tuple[NDArray[np.intp], ...] = ()
         if query is not None:
@@ -273,5 +275,5 @@ class SimulatedGame:
     def _choose_decoys(self, drawn: Round) -> None:
         taken = self.guessed | self._peak_item
         taken[self.target] = True
-        able = [place for place in drawn.lists[0].tolist() if not taken[place]]
+        able = drawn.lists[0][~taken[drawn.lists[0]]]
         self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

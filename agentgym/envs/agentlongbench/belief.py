@@ -147,9 +147,10 @@ class Belief:
             # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
-            order = names if self.pool is None else self.pool
+            if self.pool is None:
+                self.pool = list(names)
             remaining = set(names) - self.guessed.keys()
-            self.pool = [name for name in order if name in remaining]
+            self.pool = [name for name in self.pool if name in remaining]
             self.listed.update(atoms)
 
     def makes_exact(self, conditions: object) -> bool:
@@ -173,8 +174,10 @@ class Belief:
         """Format the knowledge."""
         pool = ": not listed yet"
         if self.pool is not None:
-            all_items = self.items and self.pool == self._unguessed()
-            pool = f" ({len(self.pool)}): {_ALL_ITEMS if all_items else dumps(self.pool)}"
+            names = _ALL_ITEMS
+            if not self.items or self.pool != self._unguessed():
+                names = dumps(self.pool)
+            pool = f" ({len(self.pool)}): {names}"
         known, listed = dumps(self.conditions()), dumps(to_conditions(self.listed.atoms()))
         if listed == known != "[]":
             listed = _ALL_KNOWN
@@ -298,9 +301,9 @@ class OptimalMoves(Sequence[ToolCall]):
     def __init__(self, hunt: Hunt) -> None:
         # Compute these values now, because labels are computed only after the call.
         belief = hunt.belief
-        query = ToolCall(TOOL, {"conditions": belief.conditions()})
-        guesses = CallSet("guess", "name", belief.pool or ())
-        self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
+        self._listed: Sequence[ToolCall] = (ToolCall(TOOL, {"conditions": belief.conditions()}),)
+        if belief.exact:
+            self._listed = CallSet("guess", "name", belief.pool or ())
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:

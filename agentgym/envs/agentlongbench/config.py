@@ -243,7 +243,9 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
         return draw
 
     def marks(rng: np.random.Generator) -> tuple[Value, ...]:
-        return ("no mark",) if rng.random() < 0.8 else (f"mark {rng.integers(1, 11)}",)
+        if rng.random() < 0.8:
+            return ("no mark",)
+        return (f"mark {rng.integers(1, 11)}",)
 
     return [
         texts("kind", 18, 0.5, 0.5),
@@ -255,11 +257,13 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
     ]
 
 
-def _words(parts: Sequence[str], length: int, count: int, rng: np.random.Generator) -> list[str]:
+def _words(
+    parts: Sequence[str], length: int, count: int, rng: np.random.Generator, prefix: str = ""
+) -> list[str]:
     """Draw distinct words of `length` parts each."""
     drawn = rng.choice(len(parts) ** length, count, replace=False)
     digits = np.transpose(np.unravel_index(drawn, [len(parts)] * length)).tolist()
-    return ["".join(map(parts.__getitem__, word)) for word in digits]
+    return [prefix + "".join(map(parts.__getitem__, word)) for word in digits]
 
 
 def _renamed(sections: Sequence[Section], names: Iterable[str]) -> list[Section]:
@@ -268,42 +272,39 @@ def _renamed(sections: Sequence[Section], names: Iterable[str]) -> list[Section]
 
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     shuffled = table.part(rng.permutation(len(table)).tolist(), range(len(table.sections)))
-    names = _codes("Item_", len(table), rng)
+    names = _words(_CODE_LETTERS, 4, len(table), rng, "Item_")
     letters = [ascii_uppercase[k] for k in rng.permutation(len(table.sections))]
     sections = _renamed(table.sections, map("Attr_{}".format, letters))
     values = set(chain.from_iterable(chain.from_iterable(table.columns)))
     words = sorted(value for value in values if isinstance(value, str))
-    codes: dict[Value, Value] = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
+    drawn = _words(_CODE_LETTERS, 4, len(words), rng, "Val_")
+    codes: dict[Value, Value] = dict(zip(words, drawn, strict=True))
     columns = Columns()
     for section, column in zip(sections, shuffled.columns, strict=True):
         new = _stretched(column, rng) if section.numeric else codes
         # Sorting by random codes also randomises the order of an item's values.
-        columns.append([tuple(sorted(new[value] for value in each)) for each in column])
-    order = rng.permutation(len(sections))
-    return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
+        columns.append([tuple(sorted(map(new.__getitem__, each))) for each in column])
+    order = rng.permutation(len(sections)).tolist()
+    return ItemTable(sections, names, names, columns).part(range(len(names)), order)
 
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     """Rename sections to codes such as `attr_1`, and values to codes such as `a1v7`."""
     # Each section has a different weight, so the weight identifies the section.
     weights = [section.weight for section in _SECTIONS]
-    numbers = [weights.index(section.weight) for section in table.sections]
-    table = table.part(range(len(table)), np.argsort(numbers).tolist())
+    pairs = zip(table.sections, table.columns, strict=True)
+    ordered = sorted(pairs, key=lambda pair: weights.index(pair[0].weight))
     sections, columns = [], Columns()
-    for number, section, column in zip(sorted(numbers), table.sections, table.columns, strict=True):
-        sections.append(replace(section, name=f"attr_{number + 1}"))
+    for number, (section, column) in enumerate(ordered, 1):
+        sections.append(replace(section, name=f"attr_{number}"))
         if section.numeric:
             columns.append(list(column))
             continue
         values = sorted(set(chain.from_iterable(column)))
         drawn = rng.permutation(len(values)).tolist()
-        names = {v: f"a{number + 1}v{k + 1}" for v, k in zip(values, drawn, strict=True)}
-        columns.append([tuple(names[value] for value in each) for each in column])
+        codes = {v: f"a{number}v{code + 1}" for v, code in zip(values, drawn, strict=True)}
+        columns.append([tuple(map(codes.__getitem__, each)) for each in column])
     return ItemTable(sections, table.names, table.labels, columns)
-
-
-def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    return [prefix + word for word in _words(_CODE_LETTERS, 4, count, rng)]
 
 
 def _stretched(column: Iterable[tuple[Value, ...]], rng: np.random.Generator) -> dict[Value, Value]:

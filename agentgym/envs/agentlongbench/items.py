@@ -56,7 +56,7 @@ class ItemTable:
         columns: Sequence[Sequence[tuple[Value, ...]]],
     ) -> None:
         self.sections, self.names, self.labels = tuple(sections), tuple(names), tuple(labels)
-        self.columns = tuple(tuple(column) for column in columns)
+        self.columns = tuple(map(tuple, columns))
         self._places = {section.name: place for place, section in enumerate(self.sections)}
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
@@ -139,9 +139,9 @@ class ItemTable:
 
     def feedback(self, guess: int, target: int) -> str:
         """Write a line for each section of a guessed item, with a verdict on each value."""
-        lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
+        lines: dict[str, list[str]] = {}
         for name, operator, value in self.feedback_atoms(guess, target):
-            lines[name].append(f"{value} ({VERDICTS[operator]})")
+            lines.setdefault(name, []).append(f"{value} ({VERDICTS[operator]})")
         return write_profile(lines)
 
     def isolable(self, target: int, least: int = 1) -> bool:
@@ -176,12 +176,12 @@ class ItemTable:
         return tuple(holders)
 
     @cached_property
-    def _numbers(self) -> tuple[NDArray[np.int64], ...]:
-        numbers = []
-        for section, column in zip(self.sections, self.columns, strict=True):
-            values = [value for (value,) in column] if section.numeric else []
-            numbers.append(np.array(values, np.int64))
-        return tuple(numbers)
+    def _numbers(self) -> Mapping[int, NDArray[np.int64]]:
+        numbers = {}
+        for place, section in enumerate(self.sections):
+            if section.numeric:
+                numbers[place] = np.array(self.columns[place], np.int64).ravel()
+        return numbers
 
 
 VERDICTS: Mapping[Operator, str] = {
@@ -205,7 +205,9 @@ def compare(guess: Value, target: Value) -> Operator:
     """Compare the target with the guess; return `==`, `>` or `<`."""
     if guess == target:
         return "=="
-    return ">" if int(guess) < int(target) else "<"
+    if int(guess) < int(target):
+        return ">"
+    return "<"
 
 
 def write_profile(sections: Mapping[str, Iterable[str]]) -> str:

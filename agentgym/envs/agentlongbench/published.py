@@ -34,7 +34,6 @@ from agentgym.world.config import Choice
 
 _TASKS = {label: task for task, label in TASKS.items()}
 _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
-_ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
 _LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
 _SHOWN = 80  # maximum characters of an invalid value in an error message
@@ -69,14 +68,13 @@ class _Fields(TypedDict):
 
 
 _FIELDS: TypeAdapter[Any] = TypeAdapter(_Fields)
-_SHAPES: Mapping[str, Any] = {
-    "int": int,
-    "bool": bool,
-    "pair": Annotated[list[str], Field(min_length=2, max_length=2)],
-    "list": Annotated[list[str], Field(min_length=1)],
-    "name": Annotated[str, Field(min_length=1)],
+_ANSWERS: Mapping[str, TypeAdapter[Any]] = {
+    "int": TypeAdapter(int),
+    "bool": TypeAdapter(bool),
+    "pair": TypeAdapter(Annotated[list[str], Field(min_length=2, max_length=2)]),
+    "list": TypeAdapter(Annotated[list[str], Field(min_length=1)]),
+    "name": TypeAdapter(Annotated[str, Field(min_length=1)]),
 }
-_ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
 
 
 @dataclass(frozen=True)
@@ -128,14 +126,14 @@ class PublishedRow:
         Raise ValueError if this package can parse the question and the row's answer is wrong.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
-        used = sum(tokens.count(message) for turn in turns for message in turn.messages)
-        log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
+        log = LogMessages(self.style, system, tuple(turns), tokens=0)
+        log = replace(log, tokens=sum(map(tokens.count, log.messages)))
         wording, answer = self.fields["question"], self.fields["answer"]
+        right = sorted(answer) if self.kind == "list" else answer
         own = None
         with suppress(ValueError):  # the question's wording may be unknown
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
-        right = sorted(answer) if self.kind == "list" else answer
         proof = next((spec for spec in specs if _compute(spec, log) == right), None)
         if own and not proof:
             raise ValueError(
@@ -144,7 +142,7 @@ class PublishedRow:
             )
         if proof and not own:
             wording = f"{wording}\n\nIn full: {proof.text()}"
-        spec, spans = QuestionSpec(self.task, style=self.style), ()
+        spec, spans = QuestionSpec(self.task, style=self.style), tuple[Span, ...]()
         if proof:
             spec, spans = proof, tuple(_spans(proof, log))
         question = LogQuestion(spec, answer, spans, (), self.chance, {})
@@ -298,18 +296,19 @@ def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
     """Return the possible interpretations of a row's question, one per section."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
-    if not name and task in _ABOUT_A_NAME:
+    if not name and (task.endswith("_tool") or task == "count_frequency_env"):
         return []
-    values = []
+    values, weights = [], {}
     for turn in log.rounds:
         for section, _, value in read_verdicts(turn.messages[-1].text):
             values.append((section, str(value)))
+            weights[section] = WEIGHTS.get(section, 1)
     spec = QuestionSpec(
         task,
         i=fields.get("i_round", fields.get("round", 0)),
         j=fields.get("j_round", 0),
         name=name,
-        weights={section: WEIGHTS.get(section, 1) for section, _ in values},
+        weights=weights,
         style=row.style if task == "intersection" else "concise",
     )
     if task in (LARGEST, "count_frequency_env") or row.kind == "name":
@@ -327,10 +326,10 @@ def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
         return None
     evidence = Evidence(spec)
     evidence.take(Chat(tuple(log.messages)).to_text())
-    try:
-        return evidence.answer() if evidence.complete else None
-    except (LookupError, StopIteration, TypeError, ValueError):
-        return None
+    with suppress(LookupError, StopIteration, TypeError, ValueError):
+        if evidence.complete:
+            return evidence.answer()
+    return None
 
 
 def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
@@ -340,5 +339,5 @@ def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
             if message.role == "tool" and turn.number in spec.results:
                 yield Span(place, 0, len(text))
             elif message.role == "user" and turn.number in spec.feedback:
-                end = text.find("\nResult: ")
-                yield Span(place, text.index("Sections:"), end if end > 0 else len(text))
+                end = len(text.partition("\nResult: ")[0])
+                yield Span(place, text.index("Sections:"), end)

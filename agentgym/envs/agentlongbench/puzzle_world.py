@@ -204,7 +204,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the last `<answer>name</answer>` of a reply without a call."""
         name = last_tag(text)
-        return None if name is None else ToolCall("guess", {"name": name})
+        if name is None:
+            return None
+        return ToolCall("guess", {"name": name})
 
     def score(self) -> float:
         """Return the share of hidden items that were found."""
@@ -262,16 +264,17 @@ class PuzzleWorld(World[PuzzleConfig]):
         return OptimalMoves(self.hunt)
 
     def _fewest_after(self) -> int:
-        puzzle = _QUICKEST if self._hidden == 1 else self._hidden
-        return len(self.hunt.beliefs) - 1 + puzzle * (self._puzzles - self.belief.puzzle)
+        each = max(_QUICKEST, self._hidden)
+        return len(self.hunt.beliefs) - 1 + each * (self._puzzles - self.belief.puzzle)
 
     def _query(self) -> ToolCall:
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        query = self._query()
-        queries = [query] if query.arguments["conditions"] else []
-        return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
+        query, guesses = self._query(), CallSet("guess", "name", self.belief.pool or ())
+        if query.arguments["conditions"]:
+            return (query, *guesses)
+        return tuple(guesses)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a query with all known conditions, and a guess for each candidate.
@@ -304,8 +307,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
+        if calls := self.optimal_calls():
+            return self.subtask_for(calls[0], with_state)
+        return _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         if call.name == "guess":

@@ -209,7 +209,9 @@ class LongContextQA(World[QAConfig]):
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the last `<answer>` of a reply without a call."""
         value = last_tag(text)
-        return None if value is None else ToolCall("answer", {"value": value})
+        if value is None:
+            return None
+        return ToolCall("answer", {"value": value})
 
     def score(self) -> float:
         """Return the score of the answer in the task's metric; 0 without an answer.
@@ -302,10 +304,11 @@ class LongContextQA(World[QAConfig]):
         The features are flags for the pages read, flags for the pages still needed, and the turns
         left divided by `pages + 1`.
         """
-        rows = np.zeros((2, self._count), np.float32)
-        rows[0, [page - 1 for page in self.pages]] = 1
-        rows[1, [page - 1 for page in self._on_page if page not in self.pages]] = 1
-        return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
+        rows = np.zeros((2, 1 + self._count), np.float32)  # pages count from 1
+        rows[0, list(self.pages)] = 1
+        rows[1, list(self._on_page.keys() - self.pages.keys())] = 1
+        left = np.float32(min(self.turns_left / (self._count + 1), 1))
+        return np.append(rows[:, 1:], left)
 
     def state(self) -> str:
         return "\n".join(
@@ -317,8 +320,9 @@ class LongContextQA(World[QAConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
+        if calls := self.optimal_calls():
+            return self.subtask_for(calls[0], with_state)
+        return _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         if call.name == "read_log":
@@ -342,9 +346,11 @@ class LongContextQA(World[QAConfig]):
         head, _, question = task.rpartition("\n\nThe question: ")
         if not (pages or head.startswith(_HERE)):
             raise ValueError(f"this is not a task of LongContextQA: {task[:100]!r}")
-        rounds, page = (int(pages[1]), int(pages[3])) if pages else (1, 1)
-        world._begin(QuestionSpec.read(question), rounds, page, paged=pages is not None)
-        if not pages:
+        spec = QuestionSpec.read(question)
+        if pages:
+            world._begin(spec, int(pages[1]), int(pages[3]), paged=True)
+        else:
+            world._begin(spec, 1, 1, paged=False)
             world.evidence.take(head[len(_HERE) :])
         world.max_turns = int(budget[1]) if budget else None
         return world
@@ -415,12 +421,11 @@ def _ranges(numbers: Sequence[int]) -> str:
     """Format sorted numbers as ranges such as `1-3, 5`."""
     spans: list[list[int]] = []
     for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1][1:] = [number]
         else:
-            spans.append([number, number])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
-    return ", ".join(texts) or "none"
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans) or "none"
 
 
 def _text(log: LogMessages, first: int, last: int) -> str:

@@ -135,8 +135,9 @@ class Evidence:
             return
         if number in self.spec.feedback:
             start = self.spec.section and f"{self.spec.section}: "
-            lines = [line for line in _ANY_BULLET.split(sections)[1:] if line.startswith(start)]
-            self.feedback[number] = "".join(_BULLET + line for line in lines)
+            lines = _ANY_BULLET.split(sections)[1:]
+            asked = [_BULLET + line for line in lines if line.startswith(start)]
+            self.feedback[number] = "".join(asked)
         self.seen.add(number)
         if self.spec.last:
             self._forget(number)
@@ -192,10 +193,7 @@ class Evidence:
         return sum(self.spec.name in names for names in self._lists(self.spec.i))
 
     def _in_both(self) -> bool:
-        for number in self.spec.results:
-            if not any(self.spec.name in names for names in self._lists(number)):
-                return False
-        return True
+        return all(self.spec.name in chain(*self._lists(number)) for number in self.spec.results)
 
     def _next_two(self) -> list[str]:
         names = next(names for names in self._lists(self.spec.i) if self.spec.name in names)

@@ -93,9 +93,10 @@ def _with_peak(
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
-    limit = rounds if rounds is not None else (length or 0) - RESERVE
-    most = rounds or ceil(limit / _ROUND_TOKENS[style])
-    return limit, max(CAPS[style], most) + 1
+    if rounds is not None:
+        return rounds, max(CAPS[style], rounds) + 1
+    limit = (length or 0) - RESERVE
+    return limit, max(CAPS[style], ceil(limit / _ROUND_TOKENS[style])) + 1
 
 
 def draw_log(

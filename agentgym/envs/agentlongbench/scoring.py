@@ -20,7 +20,6 @@ from agentgym.envs.agentlongbench.items import normalize_name
 
 Answer: TypeAlias = int | bool | str | list[str]
 
-
 _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
 _METRICS = {"list": "f1", "pair": "ordered pair"}
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
@@ -107,7 +106,7 @@ def _f1(given: Set[str], right: Set[str]) -> float:
 def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
     if given == right:
         return 1.0
-    return 0.5 if given == right[:1] else 0.0
+    return 0.5 * (given == right[:1])
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
@@ -154,8 +153,9 @@ def _read_bool(text: str) -> bool | None:
         return False
     if _PUBLISHED_YES.search(text):
         return True
-    number = re.search(r"-?\d[\d,]*", text)
-    return float(number[0].replace(",", "")) > 0 if number else None
+    if number := re.search(r"-?\d[\d,]*", text):
+        return float(number[0].replace(",", "")) > 0
+    return None
 
 
 def _split_published(text: str, kind: str) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, islice, repeat
+from itertools import combinations_with_replacement, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -95,7 +94,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
         # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
-        return float(bool(question.answer)) if listed else 1.0
+        return float(bool(question.answer) or not listed)
     if spec.task == "intersection" and spec.style == "concise":
         left = np.ones(len(log.table), bool)
         for each in shown:
@@ -138,9 +137,9 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     turns = first, second = _two(log.rounds[1:], rng)
-    masks = [within_any(turn.lists, len(log.table)) for turn in turns]
-    both = masks[0] & masks[1]
-    one = masks[0] ^ masks[1]
+    in_first = within_any(first.lists, len(log.table))
+    in_second = within_any(second.lists, len(log.table))
+    both, one = in_first & in_second, in_first ^ in_second
     # If the answer is no, prefer an item in only one result, whose reader would then guess yes.
     wrong = one if one.any() else ~both
     # Draw the answers yes and no with equal probability if both are possible.
@@ -153,7 +152,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
             k = next(k for k, places in enumerate(turn.lists) if place in places)
             least.append(_entry(turn, k, name))
     else:
-        least.append(_whole(second if masks[0][place] else first))
+        least.append(_whole(second if in_first[place] else first))
     return LogQuestion(
         QuestionSpec("find_duplicates_tool", i=first.number, j=second.number, name=name),
         answer,
@@ -205,7 +204,8 @@ def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
     counts = Counter[tuple[int, Value]]()
     for turn in log.rounds:
         for place in texts or [0]:
-            counts.update(zip(repeat(place), table.columns[place][turn.guess]))
+            for value in table.columns[place][turn.guess]:
+                counts[place, value] += 1
     number, chance = _balanced(list(counts.values()), rng)
     place, value = list(counts)[number]
     section = table.sections[place].name
@@ -383,4 +383,4 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 def as_json(answer: Answer) -> str:
     """Write an answer in a format accepted by `read` and by the published evaluator."""
-    return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)
+    return dumps(answer) if isinstance(answer, list) else str(answer)
