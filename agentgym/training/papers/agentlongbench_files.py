@@ -279,7 +279,7 @@ def _result(measures: Mapping[str, Any], score: float, answered: bool) -> LongBe
 
 def outcome(trajectory: Trajectory) -> LongBenchResult:
     """Return the result of an episode of LongContextQA; `ValueError` if it has not ended."""
-    report = {}
+    report: Mapping[str, Any] = {}
     if trajectory.steps:
         report = trajectory.steps[-1].info["detail"].get("report") or {}
     if "acl_scan" not in report:

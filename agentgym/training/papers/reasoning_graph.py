@@ -143,7 +143,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
     """Return the report of SearchWorld at the end of an episode."""
-    report = {}
+    report: Mapping[str, Any] = {}
     if trajectory.steps:
         report = trajectory.steps[-1].info["detail"].get("report") or {}
     if "oracle_documents" not in report:
