@@ -78,14 +78,8 @@ class SimulatedGame:
 
     def log(self) -> Log:
         """Return the log so far."""
-        return Log(
-            style=self.style,
-            system=self.system,
-            rounds=tuple(self.rounds),
-            tokens=self.tokens,
-            table=self.table,
-            target=self.target,
-        )
+        rounds = tuple(self.rounds)
+        return Log(self.style, self.system, rounds, self.tokens, self.table, self.target)
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
         """Play up to `limit` rounds or tokens and return whether the log is complete."""
@@ -270,7 +264,8 @@ class SimulatedGame:
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:
             met += self.table.mask(atom)
-        self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
+        order = np.argsort(-met[able], kind="stable")
+        self.returning[able[order[:_RETURNING]]] = True
 
     def _choose_decoys(self, drawn: Round) -> None:
         taken = self.guessed | self._peak_item

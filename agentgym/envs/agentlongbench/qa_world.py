@@ -117,12 +117,8 @@ class LongContextQA(World[QAConfig]):
             )
             self.log, self.question = drawn, ask(self.config.task, drawn, self.rng)
         self._submitted: str | None = None
-        self._begin(
-            self.question.spec,
-            len(self.log.rounds),
-            self.config.page,
-            paged=self.config.delivery == "pages",
-        )
+        rounds, paged = len(self.log.rounds), self.config.delivery == "pages"
+        self._begin(self.question.spec, rounds, self.config.page, paged=paged)
         if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
         if self._paged and not self._proved:  # any page may contain the evidence
@@ -311,13 +307,8 @@ class LongContextQA(World[QAConfig]):
         return np.append(rows[:, 1:], left)
 
     def state(self) -> str:
-        return "\n".join(
-            [
-                f"Pages read: {_ranges(sorted(self.pages))}",
-                *self.evidence.lines(),
-                f"Turns left: {self.turns_left}",
-            ]
-        )
+        pages = f"Pages read: {_ranges(sorted(self.pages))}"
+        return "\n".join([pages, *self.evidence.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
         if calls := self.optimal_calls():

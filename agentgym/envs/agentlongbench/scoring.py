@@ -95,7 +95,8 @@ def score(kind: str, answer: Answer, reply: Answer | None) -> float:
         return float(reply == answer)
     if isinstance(answer, str):
         return float(isinstance(reply, str) and normalize_name(reply) == normalize_name(answer))
-    given, right = list(map(normalize_name, as_list(reply))), list(map(normalize_name, answer))
+    given = list(map(normalize_name, as_list(reply)))
+    right = list(map(normalize_name, answer))
     return _score_pair(given, right) if kind == "pair" else _f1(set(given), set(right))
 
 

@@ -92,7 +92,8 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
     if not shown:
         return question.chance
     if spec.task == "find_duplicates_tool":
-        listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
+        place = log.table.find(spec.name)
+        listed = within_any(shown[0].lists, len(log.table))[place]
         # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
         return float(bool(question.answer) or not listed)
     if spec.task == "intersection" and spec.style == "concise":

@@ -281,12 +281,8 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
         style = {**styles[name], "linestyle": "none"}
         panel.plot(100 * revisit, 100 * accuracy, label=name, **style)
     most = 100 * max(map(itemgetter(0), drawable.values()), default=0.0)
-    panel.set(
-        xlabel="revisit ratio (%)",
-        ylabel="accuracy (%)",
-        xlim=(-1, 1.15 * most + 5),
-        ylim=(-3, 103),
-    )
+    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)")
+    panel.set(xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
     panel.grid()
     drawing.add_legend(figure, panel.lines)
     return figure

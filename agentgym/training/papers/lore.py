@@ -189,7 +189,8 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
         failed = [row.report or {} for row in there if not row.success]
         causes = Counter(chain.from_iterable(filter(each.get, _CAUSES) for each in failed))
         halted, wrong, lost = map(causes.__getitem__, _CAUSES)
-        counts = (len(there), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        other = len(failed) - halted - wrong
+        counts = (len(there), len(failed), halted, wrong, other, lost)
         line = [name, *map(str, counts)]
         for kind in _MEANS:
             values = [row.report[kind] for row in there if row.report]
