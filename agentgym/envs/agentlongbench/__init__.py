@@ -17,6 +17,8 @@ FULL: Mapping[str, Mapping[str, Any]] = {
     name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
 }
 """The settings with all items."""
+CAPS: Mapping[str, int] = {"concise": 2_010, "verbose": 260}
+"""The paper's maximum number of rounds per log, by style."""
 TASKS: Mapping[str, str] = {
     "count_frequency_tool": "Count Frequency(Tool)",
     "find_duplicates_tool": "Find Duplicates(Tool)",
@@ -43,10 +45,7 @@ register(
         },
         "long": {"items": 200, "rounds": 10, "hidden": 60},
         "extreme": {"items": 200, "rounds": 10, "hidden": 40, "puzzles": 8},
-        **{
-            name: {**FULL[name], "hidden": 1, "rounds": 2010 if name.endswith("c") else 260}
-            for name in FULL
-        },
+        **{name: {**FULL[name], "hidden": 1, "rounds": CAPS[FULL[name]["style"]]} for name in FULL},
     },
     teams=("host", "duel"),
 )

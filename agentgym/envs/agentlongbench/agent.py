@@ -78,14 +78,8 @@ class SimulatedGame:
 
     def log(self) -> Log:
         """Return the log so far."""
-        return Log(
-            style=self.style,
-            system=self.system,
-            rounds=tuple(self.rounds),
-            tokens=self.tokens,
-            table=self.table,
-            target=self.target,
-        )
+        rounds = tuple(self.rounds)
+        return Log(self.style, self.system, rounds, self.tokens, self.table, self.target)
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
         """Play up to `limit` rounds or tokens and return whether the log is complete."""
@@ -97,7 +91,9 @@ class SimulatedGame:
             closing = isolating and used >= (close_at or 0)
             if close_at is not None and used >= _ENDING * limit and not self.returning.any():
                 self._choose_returning()
-            kept = self.returning | (self.decoys if isolating and not closing else False)
+            kept = self.returning
+            if isolating and not closing:
+                kept = kept | self.decoys
             if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
                 kept = kept | self._peak_item  # the list must contain the guessed item
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
@@ -147,8 +143,11 @@ class SimulatedGame:
 
     def _aimed(self) -> list[Atom]:
         """Greedily choose known facts that exclude as many remaining candidates as possible."""
-        masks = {atom: self.table.mask(atom) for atom in self.heard}
-        masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
+        masks: dict[Atom, Mask] = {}
+        for atom in self.heard:
+            mask = self.table.mask(atom)
+            if not (self.returning & ~mask).any():
+                masks[atom] = mask
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
             # Ties go to the longest list, because long lists do not reveal the hidden item.
@@ -169,24 +168,19 @@ class SimulatedGame:
         sections: dict[str, Mask] = {}
         for atom in atoms:
             mask = self.table.mask(atom)
-            listed = (
-                found
-                if self.style == "concise"
-                else sections.get(atom[0], np.ones(len(self.table), bool))
-            )
+            listed = found
+            if self.style == "verbose":
+                listed = sections.get(atom[0], np.ones(len(self.table), bool))
             both = found & mask
             if (listed & mask).sum() >= least and both.sum() > 1 and not (kept & ~mask).any():
                 query.append(atom)
                 found, sections[atom[0]] = both, listed & mask
-        return query or [
-            max(
-                self.heard,
-                key=lambda atom: (
-                    not (kept & ~self.table.mask(atom)).any(),
-                    int(self.table.mask(atom).sum()),
-                ),
-            )
-        ]
+
+        def fitness(atom: Atom) -> tuple[bool, int]:
+            mask = self.table.mask(atom)
+            return not (kept & ~mask).any(), int(mask.sum())
+
+        return query or [max(self.heard, key=fitness)]
 
     def _guess(self, found: Mask, closing: bool) -> int:
         # If a decoy were guessed, later lists would exclude it.
@@ -196,16 +190,17 @@ class SimulatedGame:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
         # Repeat a guess only if every allowed item has been guessed.
-        fresh = able & ~self.guessed
-        pool = np.flatnonzero(fresh if fresh.any() else able)
-        return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
+        allowed = next(filter(np.any, (able & ~self.guessed, able)), others)
+        return int(self.rng.choice(np.flatnonzero(allowed)))
 
     def _telling(self, found: Mask) -> Mask:
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
         for section, column in zip(self.table.sections, self.table.columns, strict=True):
-            for value in () if section.numeric else column[self.target]:
+            if section.numeric:
+                continue
+            for value in column[self.target]:
                 atom: Atom = (section.name, "has", value)
                 holders = self.table.mask(atom)
                 if atom not in self.heard and holders.sum() > 1:
@@ -228,7 +223,9 @@ class SimulatedGame:
 
     def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
         number = len(self.rounds) + 1
-        start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
+        start = 1
+        if self.rounds:
+            start = self.rounds[-1].start + len(self.rounds[-1].messages)
         messages: list[Message] = []
         lists: tuple[NDArray[np.intp], ...] = ()
         if query is not None:
@@ -238,13 +235,12 @@ class SimulatedGame:
                 Message("assistant", calls=(call,)),
                 Message("tool", search(self.table, conditions, self.style), call_id=call.id),
             ]
-            atoms = to_atoms(conditions)
-            concise = self.style == "concise"
-            sections = [""] if concise else list(dict.fromkeys(atom[0] for atom in atoms))
-            lists = tuple(
-                np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
-                for name in sections
-            )
+            groups: dict[str, list[Atom]] = {}
+            for atom in to_atoms(conditions):
+                # In the concise style, a single list meets all conditions.
+                section = "" if self.style == "concise" else atom[0]
+                groups.setdefault(section, []).append(atom)
+            lists = tuple(map(np.flatnonzero, map(self.table.meet, groups.values())))
         feedback = write_feedback(self.table, number, guess, self.target, self.cap - number)
         messages += [
             Message("assistant", f"<answer>{self.table.names[guess]}</answer>"),
@@ -268,12 +264,11 @@ class SimulatedGame:
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:
             met += self.table.mask(atom)
-        self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
+        order = np.argsort(-met[able], kind="stable")
+        self.returning[able[order[:_RETURNING]]] = True
 
     def _choose_decoys(self, drawn: Round) -> None:
-        able = [
-            place
-            for place in drawn.lists[0].tolist()
-            if place != self.target and not (self.guessed | self._peak_item)[place]
-        ]
+        taken = self.guessed | self._peak_item
+        taken[self.target] = True
+        able = drawn.lists[0][~taken[drawn.lists[0]]]
         self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

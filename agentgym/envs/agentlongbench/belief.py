@@ -67,10 +67,12 @@ class Constraints:
                 facts.has[value] = None
             elif operator == "lacks":
                 facts.lacks[value] = None
-            if isinstance(value, int) and operator in (">", "=="):
-                facts.low = max(facts.low, value if operator == ">" else value - 1)
-            if isinstance(value, int) and operator in ("<", "=="):
-                facts.high = min(facts.high, value if operator == "<" else value + 1)
+            elif isinstance(value, int):
+                exact = operator == "=="
+                if operator != "<":
+                    facts.low = max(facts.low, value - exact)
+                if operator != ">":
+                    facts.high = min(facts.high, value + exact)
 
     def implies(self, atom: Atom) -> bool:
         """Return whether these constraints imply a fact."""
@@ -145,21 +147,24 @@ class Belief:
             # Skip lists that might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
-            order = names if self.pool is None else self.pool
+            if self.pool is None:
+                self.pool = list(names)
             remaining = set(names) - self.guessed.keys()
-            self.pool = [name for name in order if name in remaining]
+            self.pool = [name for name in self.pool if name in remaining]
             self.listed.update(atoms)
 
     def makes_exact(self, conditions: object) -> bool:
         """Return whether a query would exclude every item that contradicts the feedback."""
+        if not isinstance(conditions, list):
+            return False
         try:
-            atoms = to_atoms(conditions if isinstance(conditions, list) else [])
+            atoms = to_atoms(conditions)
         # Models may write any JSON as arguments.
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
-        return all(map(self.known.implies, atoms)) and Constraints.of(
-            [*self.listed.atoms(), *atoms]
-        ).covers(self.known)
+        if not all(map(self.known.implies, atoms)):
+            return False
+        return Constraints.of([*self.listed.atoms(), *atoms]).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
         """Return the known constraints as query conditions."""
@@ -169,12 +174,16 @@ class Belief:
         """Format the knowledge."""
         pool = ": not listed yet"
         if self.pool is not None:
-            all_items = self.items and self.pool == self._unguessed()
-            pool = f" ({len(self.pool)}): {_ALL_ITEMS if all_items else dumps(self.pool)}"
+            names = _ALL_ITEMS
+            if not self.items or self.pool != self._unguessed():
+                names = dumps(self.pool)
+            pool = f" ({len(self.pool)}): {names}"
         known, listed = dumps(self.conditions()), dumps(to_conditions(self.listed.atoms()))
+        if listed == known != "[]":
+            listed = _ALL_KNOWN
         return [
             f"Known of the hidden item: {known}",
-            f"The candidates meet: {_ALL_KNOWN if listed == known != '[]' else listed}",
+            f"The candidates meet: {listed}",
             f"Candidates left{pool}",
             f"Guessed: {dumps(list(self.guessed))}",
             f"Puzzle {self.puzzle}, rounds left: {self.left}",
@@ -186,16 +195,12 @@ class Belief:
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
-        known, listed = (
-            [atom for condition in json.loads(part) for atom in to_atoms([condition])]
-            for part in (
-                match["known"],
-                match["known" if match["listed"] == _ALL_KNOWN else "listed"],
-            )
-        )
+        listed = match["listed"]
+        if listed == _ALL_KNOWN:
+            listed = match["known"]
         belief = cls(
-            Constraints.of(known),
-            Constraints.of(listed),
+            _read_constraints(match["known"]),
+            _read_constraints(listed),
             None,
             dict.fromkeys(json.loads(match["guessed"])),
             int(match["puzzle"]),
@@ -207,6 +212,13 @@ class Belief:
         elif match["pool"] != "not listed yet":
             belief.pool = list(json.loads(match["pool"]))
         return belief
+
+
+def _read_constraints(conditions: str) -> Constraints:
+    constraints = Constraints()
+    for condition in json.loads(conditions):
+        constraints.update(to_atoms([condition]))
+    return constraints
 
 
 @dataclass
@@ -229,12 +241,10 @@ class Hunt:
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
         """Return the initial knowledge about a puzzle with several hidden items."""
-        return cls(
-            {
-                number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
-                for number in range(1, hidden + 1)
-            }
-        )
+        hunt = cls()
+        for number in range(1, hidden + 1):
+            hunt.beliefs[number] = Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
+        return hunt
 
     @property
     def belief(self) -> Belief:
@@ -255,14 +265,13 @@ class Hunt:
 
     def lines(self) -> list[str]:
         """Format the knowledge; include the item list unless the task contains it."""
-        listed = self.belief.items if self.belief.puzzle > 1 else ()
-        return [
-            *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
-            *(
-                "\n".join([f"Hidden item {k}{' (next)' * (k == self.number)}:", *known.lines(), ""])
-                for k, known in self.beliefs.items()
-            ),
-        ]
+        lines = []
+        if self.belief.puzzle > 1 and self.belief.items:
+            lines.append(f"{_LISTED}{dumps(list(self.belief.items))}\n")
+        for number, belief in self.beliefs.items():
+            mark = " (next)" * (number == self.number)
+            lines += [f"Hidden item {number}{mark}:", *belief.lines(), ""]
+        return lines
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
@@ -276,7 +285,8 @@ class Hunt:
             else:
                 number = int(head[1])
                 hunt.beliefs[number] = Belief.from_lines(part[head.end() :], items)
-                hunt.number = number if head[2] else hunt.number
+                if head[2]:
+                    hunt.number = number
         return hunt
 
 
@@ -291,16 +301,15 @@ class OptimalMoves(Sequence[ToolCall]):
     def __init__(self, hunt: Hunt) -> None:
         # Compute these values now, because labels are computed only after the call.
         belief = hunt.belief
-        query = ToolCall(TOOL, {"conditions": belief.conditions()})
-        guesses = CallSet("guess", "name", belief.pool or ())
-        self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
+        self._listed: Sequence[ToolCall] = (ToolCall(TOOL, {"conditions": belief.conditions()}),)
+        if belief.exact:
+            self._listed = CallSet("guess", "name", belief.pool or ())
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:
         if isinstance(call, ToolCall) and call.name == TOOL:
-            return any(
-                belief.makes_exact(call.arguments.get("conditions")) for belief in self._open
-            )
+            conditions = call.arguments.get("conditions")
+            return any(belief.makes_exact(conditions) for belief in self._open)
         return call in self._listed
 
     def __iter__(self) -> Iterator[ToolCall]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import chain, product
+from operator import itemgetter
+from string import ascii_uppercase
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.agentlongbench import SETTINGS, SPECIES, TASKS
+from agentgym.envs.agentlongbench import SPECIES, TASKS
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
 from agentgym.envs.agentlongbench.logs import (
@@ -48,15 +51,9 @@ WEIGHTS: Mapping[str, int] = {
     for name in (section.name, f"attr_{number}")
 }
 """The weights of the published prompts, by the sections' own and masked names."""
-_INVENTED = tuple(
-    replace(section, name=name)
-    for section, name in zip(
-        _SECTIONS, ("Kind", "Mass", "Layer", "Skills", "Origin", "Marks"), strict=True
-    )
-)
-_ONSETS = "bdfgklmnprstvz"
-_SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
-_PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
+_INVENTED = ("Kind", "Mass", "Layer", "Skills", "Origin", "Marks")
+_SYLLABLES = list(map("".join, product("bdfgklmnprstvz", "aeiou")))
+_CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 
 FEWEST_ITEMS = 8
 """Among fewer items, guesses alone are as fast as queries."""
@@ -148,16 +145,14 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
     def table(self, rng: np.random.Generator) -> ItemTable:
         table = super().table(rng)
-        return _published(table, rng) if self.published and self.knowledge == "free" else table
+        if self.published and self.knowledge == "free":
+            table = _published(table, rng)
+        return table
 
     @property
     def setting(self) -> str:
         """The name of the setting in the benchmark, such as `kf-c`."""
-        return next(
-            name
-            for name, o in SETTINGS.items()
-            if (o["knowledge"], o["style"]) == (self.knowledge, self.style)
-        )
+        return f"k{self.knowledge[0]}-{self.style[0]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +191,9 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
             table = table.part(some, range(len(table.sections)))
         if free:
             # Shuffle each section separately, so that no item has a real species' profile.
-            columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
+            columns = Columns()
+            for column in table.columns:
+                columns.append([column[place] for place in rng.permutation(len(table))])
             table = ItemTable(table.sections, table.names, table.labels, columns)
     return _coded(table, rng) if free else table
 
@@ -205,17 +202,16 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
 def species() -> ItemTable:
     """Return the table of all species, sorted by name."""
     text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
-    rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
-    columns: Columns = [
-        [(int(cell),) if section.numeric else tuple(cell.split("|")) for cell in cells]
-        for section, cells in zip(_SECTIONS, list(zip(*rows, strict=True))[2:], strict=True)
-    ]
-    return ItemTable(
-        _SECTIONS,
-        [row[1] for row in rows],
-        [f"{row[1]} (#{int(row[0]):04d})" for row in rows],
-        columns,
-    )
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    numbers, names, *facts = zip(*sorted(rows, key=itemgetter(1)), strict=True)
+    labels = [f"{name} (#{int(k):04d})" for k, name in zip(numbers, names, strict=True)]
+    columns = Columns()
+    for section, cells in zip(_SECTIONS, facts, strict=True):
+        if section.numeric:
+            columns.append([(int(cell),) for cell in cells])
+        else:
+            columns.append([tuple(cell.split("|")) for cell in cells])
+    return ItemTable(_SECTIONS, names, labels, columns)
 
 
 @cache
@@ -225,12 +221,13 @@ def _fixed_synthetic(items: int) -> ItemTable:
 
 def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
     """Generate items with distinct profiles, sorted by name."""
-    names = sorted(_words(items, rng))
+    names = sorted(map(str.capitalize, _words(_SYLLABLES, 3, items, rng)))
     draws = _drawers(items)
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None
-    return ItemTable(_INVENTED, names, names, list(zip(*profiles, strict=True)))
+    sections = _renamed(_SECTIONS, _INVENTED)
+    return ItemTable(sections, names, names, list(zip(*profiles, strict=True)))
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
@@ -246,7 +243,9 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
         return draw
 
     def marks(rng: np.random.Generator) -> tuple[Value, ...]:
-        return ("no mark",) if rng.random() < 0.8 else (f"mark {rng.integers(1, 11)}",)
+        if rng.random() < 0.8:
+            return ("no mark",)
+        return (f"mark {rng.integers(1, 11)}",)
 
     return [
         texts("kind", 18, 0.5, 0.5),
@@ -258,68 +257,57 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
     ]
 
 
-def _words(count: int, rng: np.random.Generator) -> list[str]:
-    base = len(_SYLLABLES)
-    return [
-        (
-            _SYLLABLES[n // base**2] + _SYLLABLES[n // base % base] + _SYLLABLES[n % base]
-        ).capitalize()
-        for n in rng.choice(base**3, count, replace=False).tolist()
-    ]
+def _words(
+    parts: Sequence[str], length: int, count: int, rng: np.random.Generator, prefix: str = ""
+) -> list[str]:
+    """Draw distinct words of `length` parts each."""
+    drawn = rng.choice(len(parts) ** length, count, replace=False)
+    digits = np.transpose(np.unravel_index(drawn, [len(parts)] * length)).tolist()
+    return [prefix + "".join(map(parts.__getitem__, word)) for word in digits]
+
+
+def _renamed(sections: Sequence[Section], names: Iterable[str]) -> list[Section]:
+    return [replace(section, name=name) for section, name in zip(sections, names, strict=True)]
 
 
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     shuffled = table.part(rng.permutation(len(table)).tolist(), range(len(table.sections)))
-    names = _codes("Item_", len(table), rng)
-    letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
-    sections = [
-        replace(section, name=f"Attr_{letter}")
-        for section, letter in zip(table.sections, letters, strict=True)
-    ]
-    values = {value for column in table.columns for each in column for value in each}
+    names = _words(_CODE_LETTERS, 4, len(table), rng, "Item_")
+    letters = [ascii_uppercase[k] for k in rng.permutation(len(table.sections))]
+    sections = _renamed(table.sections, map("Attr_{}".format, letters))
+    values = set(chain.from_iterable(chain.from_iterable(table.columns)))
     words = sorted(value for value in values if isinstance(value, str))
-    codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
-    columns: Columns = []
-    for column in shuffled.columns:
-        numbers = _stretched(
-            sorted({v for values in column for v in values if isinstance(v, int)}), rng
-        )
+    drawn = _words(_CODE_LETTERS, 4, len(words), rng, "Val_")
+    codes: dict[Value, Value] = dict(zip(words, drawn, strict=True))
+    columns = Columns()
+    for section, column in zip(sections, shuffled.columns, strict=True):
+        new = _stretched(column, rng) if section.numeric else codes
         # Sorting by random codes also randomises the order of an item's values.
-        columns.append(
-            [
-                tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
-                for values in column
-            ]
-        )
-    order = rng.permutation(len(sections))
-    return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
+        columns.append([tuple(sorted(map(new.__getitem__, each))) for each in column])
+    order = rng.permutation(len(sections)).tolist()
+    return ItemTable(sections, names, names, columns).part(range(len(names)), order)
 
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     """Rename sections to codes such as `attr_1`, and values to codes such as `a1v7`."""
     # Each section has a different weight, so the weight identifies the section.
     weights = [section.weight for section in _SECTIONS]
-    numbers = [weights.index(section.weight) for section in table.sections]
-    table = table.part(range(len(table)), np.argsort(numbers).tolist())
+    pairs = zip(table.sections, table.columns, strict=True)
+    ordered = sorted(pairs, key=lambda pair: weights.index(pair[0].weight))
     sections, columns = [], Columns()
-    for number, section, column in zip(sorted(numbers), table.sections, table.columns, strict=True):
-        sections.append(replace(section, name=f"attr_{number + 1}"))
-        values = sorted({value for each in column for value in each})
-        names: dict[Value, Value] = {value: value for value in values}
-        if not section.numeric:
-            drawn = rng.permutation(len(values)).tolist()
-            names = {v: f"a{number + 1}v{k + 1}" for v, k in zip(values, drawn, strict=True)}
-        columns.append([tuple(names[value] for value in each) for each in column])
+    for number, (section, column) in enumerate(ordered, 1):
+        sections.append(replace(section, name=f"attr_{number}"))
+        if section.numeric:
+            columns.append(list(column))
+            continue
+        values = sorted(set(chain.from_iterable(column)))
+        drawn = rng.permutation(len(values)).tolist()
+        codes = {v: f"a{number}v{code + 1}" for v, code in zip(values, drawn, strict=True)}
+        columns.append([tuple(map(codes.__getitem__, each)) for each in column])
     return ItemTable(sections, table.names, table.labels, columns)
 
 
-def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    return [
-        prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
-        for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()
-    ]
-
-
-def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
+def _stretched(column: Iterable[tuple[Value, ...]], rng: np.random.Generator) -> dict[Value, Value]:
+    numbers = sorted(set(chain.from_iterable(column)))
     drawn = rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False)
     return dict(zip(numbers, sorted(drawn.tolist()), strict=True))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, NotRequired
 
 from pydantic import ConfigDict, with_config
@@ -32,6 +33,7 @@ _FEEDBACK = re.compile(
 _LINE = re.compile(r"^ {1,2}- ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
+_VALUE_KEYS = {"type", "section", "values", "exclude"}
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
@@ -63,19 +65,14 @@ def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
         raise ToolError(
             f"a query must have 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}"
         )
-    return [atom for condition in conditions for atom in _atoms(condition)]
+    return list(chain.from_iterable(map(_atoms, conditions)))
 
 
 def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
     section = condition["section"]
     if condition["type"] == "value":
         values = condition.get("values") or []
-        if not 1 <= len(values) <= MOST_CONDITIONS or not condition.keys() <= {
-            "type",
-            "section",
-            "values",
-            "exclude",
-        }:
+        if not 1 <= len(values) <= MOST_CONDITIONS or not condition.keys() <= _VALUE_KEYS:
             raise ToolError(
                 f"a condition of type value requires section, 1 to {MOST_CONDITIONS} values and "
                 f"optionally exclude, got {echo(condition)}"
@@ -103,9 +100,10 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
                 "threshold": value,
             }
             continue
-        exclude = {"exclude": True} if operator == "lacks" else {}
-        condition = {"type": "value", "section": section, "values": [], **exclude}
-        group.setdefault(operator, condition)["values"].append(value)
+        condition = group.setdefault(operator, {"type": "value", "section": section, "values": []})
+        if operator == "lacks":
+            condition["exclude"] = True
+        condition["values"].append(value)
     return [condition for group in grouped.values() for condition in group.values()]
 
 
@@ -123,16 +121,13 @@ def search(
     sections: dict[str, list[Condition | Mapping[str, Any]]] = {}
     for condition in conditions:
         sections.setdefault(condition["section"], []).append(condition)
-    parts = [
-        {
-            "section": name,
-            "conditions": [
-                {key: value for key, value in each.items() if key != "section"} for each in group
-            ],
-            "candidates": table.listed(table.meet(to_atoms(group))),
-        }
-        for name, group in sections.items()
-    ]
+    parts = []
+    for name, group in sections.items():
+        candidates = table.listed(table.meet(to_atoms(group)))
+        shown = [dict(condition) for condition in group]
+        for condition in shown:
+            del condition["section"]
+        parts.append({"section": name, "conditions": shown, "candidates": candidates})
     return dumps({"per_section": parts})
 
 
@@ -147,34 +142,33 @@ def read_lists(
         data = json.loads(result)
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
-        return [
-            (to_atoms([{**c, "section": p["section"]} for c in p["conditions"]]), p["candidates"])
-            for p in data["per_section"]
-        ]
+        lists = []
+        for part in data["per_section"]:
+            conditions = [{**each, "section": part["section"]} for each in part["conditions"]]
+            lists.append((to_atoms(conditions), part["candidates"]))
+        return lists
     except (json.JSONDecodeError, KeyError, TypeError, ToolError) as error:
         raise ValueError(f"this is not a result of {TOOL}: {result[:100]!r}") from error
 
 
 def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
     """Write a guess's profile with a verdict on each value (figures 13 and 14)."""
+    result = "correct" if guess == target else "wrong"
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
-        f"Result: {'correct' if guess == target else 'wrong'}\nRemaining rounds: {left}"
+        f"Result: {result}\nRemaining rounds: {left}"
     )
 
 
 def read_feedback(text: str) -> list[Feedback]:
     """Parse all feedback in a text."""
-    return [
-        Feedback(
-            int(match["round"]),
-            _NUMBER.sub("", match["label"]),
-            tuple(read_verdicts(match["sections"])),
-            match["result"] == "correct",
-            int(match["left"]),
-        )
-        for match in _FEEDBACK.finditer(text)
-    ]
+    heard = []
+    for match in _FEEDBACK.finditer(text):
+        name = _NUMBER.sub("", match["label"])
+        atoms = tuple(read_verdicts(match["sections"]))
+        right = match["result"] == "correct"
+        heard.append(Feedback(int(match["round"]), name, atoms, right, int(match["left"])))
+    return heard
 
 
 def read_verdicts(sections: str) -> list[Atom]:
@@ -184,7 +178,7 @@ def read_verdicts(sections: str) -> list[Atom]:
         for mark in marks.split("; "):
             value, _, verdict = mark.removesuffix(")").rpartition(" (")
             numeric = bool(_INTEGER.fullmatch(value))
-            operator = OPERATORS[verdict][numeric] if verdict in OPERATORS else "lacks"
+            operator = OPERATORS.get(verdict, OPERATORS["wrong"])[numeric]
             atoms.append((name, operator, int(value) if numeric else value))
     return atoms
 

@@ -12,7 +12,14 @@ from typing import Any, Protocol
 
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.engine import TEXTS, Condition, dumps, to_atoms
-from agentgym.envs.agentlongbench.items import VERDICTS, Atom, ItemTable, Operator, compare
+from agentgym.envs.agentlongbench.items import (
+    VERDICTS,
+    Atom,
+    ItemTable,
+    Operator,
+    compare,
+    write_profile,
+)
 from agentgym.text.tools import tool
 
 ASK = "ask"
@@ -79,7 +86,9 @@ def _reverse(atom: Atom) -> Atom | None:
     if operator == "==" or not isinstance(value, int):
         return None
     # Bounds are strict.
-    return (section, "<", value + 1) if operator == ">" else (section, ">", value - 1)
+    if operator == ">":
+        return section, "<", value + 1
+    return section, ">", value - 1
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
@@ -117,8 +126,9 @@ def object_to(answer: str, result: str) -> str:
             return f"there is no line on section {section}"
         if reply_marks[section] != marks:
             return f"the line on section {section} is wrong or not of the form that the rules show"
-    more = reply_marks.keys() - right.keys()
-    return "there are lines on sections that the guess has not" if more else ""
+    if reply_marks.keys() - right.keys():
+        return "there are lines on sections that the guess has not"
+    return ""
 
 
 def reply_to(question: str) -> str:
@@ -130,11 +140,11 @@ def reply_to(question: str) -> str:
         return "yes" if all(_is_true(atom, target) for atom in atoms) else "no"
     if not head.startswith(_GUESSED) or not target:
         raise ValueError(f"this is not a question to the host of a puzzle: {question[:100]!r}")
-    marks = {
-        section: [f"{value} ({_verdict(value, target.get(section, ()))})" for value in values]
-        for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items()
-    }
-    return "\n".join(f"  - {section}: {'; '.join(texts)}" for section, texts in marks.items())
+    marks = {}
+    for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items():
+        known = target.get(section, ())
+        marks[section] = [f"{value} ({_verdict(value, known)})" for value in values]
+    return write_profile(marks)
 
 
 def _verdict(value: str, hidden: Sequence[str]) -> str:
@@ -152,10 +162,10 @@ def _is_true(atom: Atom, target: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _profile(table: ItemTable, place: int) -> str:
-    return "\n".join(
-        f"  - {section.name}: {'; '.join(map(str, column[place]))}"
-        for section, column in zip(table.sections, table.columns, strict=True)
-    )
+    lines = {}
+    for section, column in zip(table.sections, table.columns, strict=True):
+        lines[section.name] = map(str, column[place])
+    return write_profile(lines)
 
 
 def _values(profile: str) -> dict[str, list[str]]:
@@ -165,6 +175,8 @@ def _values(profile: str) -> dict[str, list[str]]:
 def _marks(text: str) -> dict[str, dict[str, str]]:
     verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
+        verdicts[name] = {}
         matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
-        verdicts[name] = {match[1]: match[2] for match in matches if match} if all(matches) else {}
+        if all(matches):
+            verdicts[name] = {match[1]: match[2] for match in matches if match}
     return verdicts

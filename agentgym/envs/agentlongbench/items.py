@@ -56,7 +56,7 @@ class ItemTable:
         columns: Sequence[Sequence[tuple[Value, ...]]],
     ) -> None:
         self.sections, self.names, self.labels = tuple(sections), tuple(names), tuple(labels)
-        self.columns = tuple(tuple(column) for column in columns)
+        self.columns = tuple(map(tuple, columns))
         self._places = {section.name: place for place, section in enumerate(self.sections)}
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
@@ -79,8 +79,11 @@ class ItemTable:
     def part(self, places: Iterable[int], sections: Iterable[int]) -> ItemTable:
         """Return a table of the given items and sections, in the given order."""
         places, sections = list(places), list(sections)
-        columns = [[self.columns[k][place] for place in places] for k in sections]
-        names, labels = ([each[place] for place in places] for each in (self.names, self.labels))
+        columns = []
+        for k in sections:
+            columns.append([self.columns[k][place] for place in places])
+        names = [self.names[place] for place in places]
+        labels = [self.labels[place] for place in places]
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
@@ -136,17 +139,19 @@ class ItemTable:
 
     def feedback(self, guess: int, target: int) -> str:
         """Write a line for each section of a guessed item, with a verdict on each value."""
-        lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
+        lines: dict[str, list[str]] = {}
         for name, operator, value in self.feedback_atoms(guess, target):
-            lines[name].append(f"{value} ({VERDICTS[operator]})")
-        return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
+            lines.setdefault(name, []).append(f"{value} ({VERDICTS[operator]})")
+        return write_profile(lines)
 
     def isolable(self, target: int, least: int = 1) -> bool:
         """Return whether queries with at least `least` items per list can identify the target."""
         left = np.ones(len(self), bool)
-        others = (place for place in range(len(self)) if place != target)
-        for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:
-            mask = self.mask(atom)
+        atoms = set[Atom]()
+        for guess in range(len(self)):
+            if guess != target:
+                atoms.update(self.feedback_atoms(guess, target))
+        for mask in map(self.mask, atoms):
             if mask.sum() >= least:
                 left &= mask
         return int(left.sum()) == 1
@@ -160,9 +165,10 @@ class ItemTable:
         holders: list[dict[Value, Mask]] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             places: dict[Value, list[int]] = {}
-            for place, values in enumerate(() if section.numeric else column):
-                for value in values:
-                    places.setdefault(value, []).append(place)
+            if not section.numeric:
+                for place, values in enumerate(column):
+                    for value in values:
+                        places.setdefault(value, []).append(place)
             masks = np.zeros((len(places), len(self)), bool)
             for mask, where in zip(masks, places.values(), strict=True):
                 mask[where] = True
@@ -170,11 +176,12 @@ class ItemTable:
         return tuple(holders)
 
     @cached_property
-    def _numbers(self) -> tuple[NDArray[np.int64], ...]:
-        return tuple(
-            np.array([v[0] for v in column] if section.numeric else [], np.int64)
-            for section, column in zip(self.sections, self.columns, strict=True)
-        )
+    def _numbers(self) -> Mapping[int, NDArray[np.int64]]:
+        numbers = {}
+        for place, section in enumerate(self.sections):
+            if section.numeric:
+                numbers[place] = np.array(self.columns[place], np.int64).ravel()
+        return numbers
 
 
 VERDICTS: Mapping[Operator, str] = {
@@ -198,7 +205,14 @@ def compare(guess: Value, target: Value) -> Operator:
     """Compare the target with the guess; return `==`, `>` or `<`."""
     if guess == target:
         return "=="
-    return ">" if int(guess) < int(target) else "<"
+    if int(guess) < int(target):
+        return ">"
+    return "<"
+
+
+def write_profile(sections: Mapping[str, Iterable[str]]) -> str:
+    """Write a line for each section."""
+    return "\n".join(f"  - {name}: {'; '.join(texts)}" for name, texts in sections.items())
 
 
 def normalize_name(name: str) -> str:

@@ -139,7 +139,9 @@ class Peak:
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]
         before[target] = after[target] = False
-        return cls(number, item, before, after) if number == 1 or before.any() else None
+        if number > 1 and not before.any():
+            return None
+        return cls(number, item, before, after)
 
     def allowed(self, number: int) -> Mask:
         """Return a mask of the items that may be guessed in a round."""
@@ -147,7 +149,9 @@ class Peak:
             only = np.zeros(len(self.before), bool)
             only[self.item] = True
             return only
-        return self.before if number < self.number else self.after
+        if number < self.number:
+            return self.before
+        return self.after
 
 
 def largest_section(table: ItemTable) -> int:

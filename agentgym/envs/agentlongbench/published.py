@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -31,8 +32,8 @@ from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.text.tokens import TokenCounter, counter
 from agentgym.world.config import Choice
 
+_TASKS = {label: task for task, label in TASKS.items()}
 _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
-_ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
 _LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
 _SHOWN = 80  # maximum characters of an invalid value in an error message
@@ -67,14 +68,13 @@ class _Fields(TypedDict):
 
 
 _FIELDS: TypeAdapter[Any] = TypeAdapter(_Fields)
-_SHAPES: Mapping[str, Any] = {
-    "int": int,
-    "bool": bool,
-    "pair": Annotated[list[str], Field(min_length=2, max_length=2)],
-    "list": Annotated[list[str], Field(min_length=1)],
-    "name": Annotated[str, Field(min_length=1)],
+_ANSWERS: Mapping[str, TypeAdapter[Any]] = {
+    "int": TypeAdapter(int),
+    "bool": TypeAdapter(bool),
+    "pair": TypeAdapter(Annotated[list[str], Field(min_length=2, max_length=2)]),
+    "list": TypeAdapter(Annotated[list[str], Field(min_length=1)]),
+    "name": TypeAdapter(Annotated[str, Field(min_length=1)]),
 }
-_ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PublishedRow:
 
     @property
     def task(self) -> str:
-        return next(task for task, label in TASKS.items() if label == self.fields["question_type"])
+        return _TASKS[self.fields["question_type"]]
 
     @property
     def style(self) -> str:
@@ -126,14 +126,14 @@ class PublishedRow:
         Raise ValueError if this package can parse the question and the row's answer is wrong.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
-        used = sum(tokens.count(message) for turn in turns for message in turn.messages)
-        log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
+        log = LogMessages(self.style, system, tuple(turns), tokens=0)
+        log = replace(log, tokens=sum(map(tokens.count, log.messages)))
         wording, answer = self.fields["question"], self.fields["answer"]
+        right = sorted(answer) if self.kind == "list" else answer
         own = None
         with suppress(ValueError):  # the question's wording may be unknown
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
-        right = sorted(answer) if self.kind == "list" else answer
         proof = next((spec for spec in specs if _compute(spec, log) == right), None)
         if own and not proof:
             raise ValueError(
@@ -142,8 +142,9 @@ class PublishedRow:
             )
         if proof and not own:
             wording = f"{wording}\n\nIn full: {proof.text()}"
-        spans = tuple(_spans(proof, log)) if proof else ()
-        spec = proof or QuestionSpec(self.task, style=self.style)
+        spec, spans = QuestionSpec(self.task, style=self.style), tuple[Span, ...]()
+        if proof:
+            spec, spans = proof, tuple(_spans(proof, log))
         question = LogQuestion(spec, answer, spans, (), self.chance, {})
         return OpenRow(self.setting, self.length, log, question, wording, proof is not None)
 
@@ -173,7 +174,7 @@ def load_rows(data: str) -> tuple[PublishedRow, ...]:
 
     Raise ValueError if there are no rows, or if a row is malformed.
     """
-    rows = tuple(row for path in row_files(Path(data)) for row in _load_file(path))
+    rows = tuple(chain.from_iterable(map(_load_file, row_files(Path(data)))))
     if not rows:
         raise ValueError(
             f"data {data!r} has no rows; give an AgentLongBench JSONL file or a folder of such files"
@@ -192,8 +193,7 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
     turns: list[RoundMessages] = []
     start = 0
     for place, message in enumerate(messages, 1):
-        feedback = _ROUND.match(message.text) if message.role == "user" else None
-        if feedback:
+        if message.role == "user" and (feedback := _ROUND.match(message.text)):
             # Add one for the system message.
             turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
             start = place
@@ -216,9 +216,9 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
         best = index.best(row["question"], count) or range(len(turns))[-count:]
         first = int(messages[0]["role"] == "system")
         kept = list(messages[:first])
-        for turn in (turns[place] for place in sorted(best)):
-            start = turn.start - 1 + first
-            kept += messages[start : start + len(turn.messages)]
+        for place in sorted(best):
+            start = turns[place].start - 1 + first
+            kept += messages[start : start + len(turns[place].messages)]
         return {**row, "messages": kept}
 
     return shorten
@@ -239,10 +239,10 @@ def _load_file(path: Path) -> list[PublishedRow]:
                     raise _fault(path, number, "id", f"must differ from line {first}", first)
                 rows.append(row)
             offset += len(line)
-    shares = {}
-    for task in {row.task for row in rows}:
-        answers = Counter(as_json(row.fields["answer"]) for row in rows if row.task == task)
-        shares[task] = max(answers.values()) / answers.total()
+    answers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        answers[row.task][as_json(row.fields["answer"])] += 1
+    shares = {task: max(counts.values()) / counts.total() for task, counts in answers.items()}
     return [replace(row, chance=shares[row.task]) for row in rows]
 
 
@@ -284,28 +284,31 @@ def _fault(path: Path, line: int, field: str, expected: str, got: object = None)
 
 
 def _place(path: Path) -> tuple[str, int]:
-    parts = path.resolve().parts
-    place = next((k for k, part in enumerate(parts[:-1]) if part in SETTINGS), None)
-    if place is None:
-        return "", 0
-    length = parts[place + 1]
-    return parts[place], LENGTHS.get(length) or (int(length) if length.isdecimal() else 0)
+    for setting, length in pairwise(path.resolve().parts):
+        if setting in SETTINGS:
+            if length.isdecimal():
+                return setting, int(length)
+            return setting, LENGTHS.get(length, 0)
+    return "", 0
 
 
 def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
     """Return the possible interpretations of a row's question, one per section."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
-    if not name and task in _ABOUT_A_NAME:
+    if not name and (task.endswith("_tool") or task == "count_frequency_env"):
         return []
-    texts = (turn.messages[-1].text for turn in log.rounds)
-    values = [(section, str(value)) for text in texts for section, _, value in read_verdicts(text)]
+    values, weights = [], {}
+    for turn in log.rounds:
+        for section, _, value in read_verdicts(turn.messages[-1].text):
+            values.append((section, str(value)))
+            weights[section] = WEIGHTS.get(section, 1)
     spec = QuestionSpec(
         task,
         i=fields.get("i_round", fields.get("round", 0)),
         j=fields.get("j_round", 0),
         name=name,
-        weights={section: WEIGHTS.get(section, 1) for section, _ in values},
+        weights=weights,
         style=row.style if task == "intersection" else "concise",
     )
     if task in (LARGEST, "count_frequency_env") or row.kind == "name":
@@ -323,10 +326,10 @@ def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
         return None
     evidence = Evidence(spec)
     evidence.take(Chat(tuple(log.messages)).to_text())
-    try:
-        return evidence.answer() if evidence.complete else None
-    except (LookupError, StopIteration, TypeError, ValueError):
-        return None
+    with suppress(LookupError, StopIteration, TypeError, ValueError):
+        if evidence.complete:
+            return evidence.answer()
+    return None
 
 
 def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
@@ -336,5 +339,5 @@ def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
             if message.role == "tool" and turn.number in spec.results:
                 yield Span(place, 0, len(text))
             elif message.role == "user" and turn.number in spec.feedback:
-                end = text.find("\nResult: ")
-                yield Span(place, text.index("Sections:"), end if end > 0 else len(text))
+                end = len(text.partition("\nResult: ")[0])
+                yield Span(place, text.index("Sections:"), end)

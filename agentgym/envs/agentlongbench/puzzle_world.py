@@ -121,14 +121,16 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self.hunt.belief
 
     def rules(self) -> str:
-        several = (
-            "Several items are hidden, each drawn by itself; you look for them in turn. Each "
-            "guess is for the hidden item that is next, and whether it is right or wrong, the "
-            "one after it is next, until all are found. A query may be about any of them.\n"
-        )
-        drawn = "; the guess of round 1 was drawn for you" if self._hidden == 1 else ""
+        several, drawn = "", "; the guess of round 1 was drawn for you"
+        if self._hidden > 1:
+            drawn = ""
+            several = (
+                "Several items are hidden, each drawn by itself; you look for them in turn. Each "
+                "guess is for the hidden item that is next, and whether it is right or wrong, the "
+                "one after it is next, until all are found. A query may be about any of them.\n"
+            )
         return (
-            f"{explain_game(self.config.style)}\n{several if self._hidden > 1 else ''}"
+            f"{explain_game(self.config.style)}\n{several}"
             "Guess with the tool guess, or reply with "
             "<answer>name</answer>. A puzzle allows a number of rounds for each hidden item, one "
             f"for each guess{drawn}. A wrong guess in the last round, or "
@@ -145,12 +147,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         return f"{self._describe(number)}\n\n{self._opening.partition(_NEXT_ITEM)[0]}"
 
     def _describe(self, number: int) -> str:
-        kinds = ", ".join(
-            s.name + (" (a number)" if s.numeric else "") for s in self.table.sections
-        )
+        kinds = ", ".join(s.name + " (a number)" * s.numeric for s in self.table.sections)
+        are = "is" if self._hidden == 1 else "are"
         return (
             f"Puzzle {number} of {self._puzzles}. There are {len(self.table)} items, of which "
-            f"{self._hidden} {'is' if self._hidden == 1 else 'are'} hidden, with "
+            f"{self._hidden} {are} hidden, with "
             f"{self._rounds} rounds each. The sections of a profile: {kinds}."
         )
 
@@ -188,8 +189,9 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.done = left == 0
             if not self.done:
                 self.hunt.advance(solved=False)
-        alone = self._hidden == 1 or self.done
-        return text if alone else f"{text}{_NEXT_ITEM}{self.hunt.number}."
+        if self._hidden == 1 or self.done:
+            return text
+        return f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
         number = self.hunt.belief.puzzle
@@ -202,7 +204,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the last `<answer>name</answer>` of a reply without a call."""
         name = last_tag(text)
-        return None if name is None else ToolCall("guess", {"name": name})
+        if name is None:
+            return None
+        return ToolCall("guess", {"name": name})
 
     def score(self) -> float:
         """Return the share of hidden items that were found."""
@@ -238,11 +242,9 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def question(self, call: ToolCall) -> str:
         """Return the question for the host, or an empty string for a query, which needs no host."""
-        return (
-            write_question(self.table, self.target, call.name, call.arguments)
-            if call.name in HOSTED
-            else ""
-        )
+        if call.name not in HOSTED:
+            return ""
+        return write_question(self.table, self.target, call.name, call.arguments)
 
     @classmethod
     def host_reply(cls, question: str) -> str:
@@ -257,19 +259,22 @@ class PuzzleWorld(World[PuzzleConfig]):
         spare = self.turns_left - self._fewest_after()
         if self.done or spare < (1 if pool else _QUICKEST):
             return ()
-        return CallSet("guess", "name", pool) if spare == 1 else OptimalMoves(self.hunt)
+        if spare == 1:
+            return CallSet("guess", "name", pool)
+        return OptimalMoves(self.hunt)
 
     def _fewest_after(self) -> int:
-        puzzle = _QUICKEST if self._hidden == 1 else self._hidden
-        return len(self.hunt.beliefs) - 1 + puzzle * (self._puzzles - self.belief.puzzle)
+        each = max(_QUICKEST, self._hidden)
+        return len(self.hunt.beliefs) - 1 + each * (self._puzzles - self.belief.puzzle)
 
     def _query(self) -> ToolCall:
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        query = self._query()
-        queries = [query] if query.arguments["conditions"] else []
-        return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
+        query, guesses = self._query(), CallSet("guess", "name", self.belief.pool or ())
+        if query.arguments["conditions"]:
+            return (query, *guesses)
+        return tuple(guesses)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a query with all known conditions, and a guess for each candidate.
@@ -302,12 +307,14 @@ class PuzzleWorld(World[PuzzleConfig]):
         return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
+        if calls := self.optimal_calls():
+            return self.subtask_for(calls[0], with_state)
+        return _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        guess = call.name == "guess"
-        return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
+        if call.name == "guess":
+            return f"{_GUESS}{json.dumps(call.arguments['name'])}."
+        return _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
         known, _, count, *_ = self.belief.lines()
@@ -350,9 +357,11 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.hunt = self._hear(result[following.start() :], int(following[1]))
             return
         for feedback in read_feedback(result)[:1]:
-            if not feedback.right:
+            if feedback.right:
+                self.done = len(self.hunt.beliefs) == 1
+            else:
                 self.belief.add_feedback(feedback)
-            self.done = len(self.hunt.beliefs) == 1 if feedback.right else not feedback.left
+                self.done = not feedback.left
             if not self.done:
                 self.hunt.advance(solved=feedback.right)
 

@@ -33,7 +33,7 @@ from agentgym.envs.agentlongbench.tasks import (
     last_page_score,
 )
 from agentgym.envs.reading import expect
-from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.messages import Chat, Message, ToolCall
 from agentgym.text.tokens import counter
 from agentgym.text.tools import ToolError, Toolset, echo, tool
 from agentgym.text.validation import check_int
@@ -117,16 +117,12 @@ class LongContextQA(World[QAConfig]):
             )
             self.log, self.question = drawn, ask(self.config.task, drawn, self.rng)
         self._submitted: str | None = None
-        self._begin(
-            self.question.spec,
-            len(self.log.rounds),
-            self.config.page,
-            paged=self.config.delivery == "pages",
-        )
+        rounds, paged = len(self.log.rounds), self.config.delivery == "pages"
+        self._begin(self.question.spec, rounds, self.config.page, paged=paged)
         if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
-        if not self._proved:  # any page may contain the evidence
-            self._on_page = {page: [] for page in range(1, self._count + 1) if self._paged}
+        if self._paged and not self._proved:  # any page may contain the evidence
+            self._on_page = {page: [] for page in range(1, self._count + 1)}
         self.max_turns = self.config.budget(len(self._on_page) + 1)
 
     @property
@@ -137,8 +133,9 @@ class LongContextQA(World[QAConfig]):
         self.evidence, self.pages, self._paged = Evidence(spec), {}, paged
         self._count, self._size = -(-rounds // page), page
         self._on_page = {}
-        for number in sorted({*spec.results, *spec.feedback}) if paged else ():
-            self._on_page.setdefault((number - 1) // page + 1, []).append(number)
+        if paged:
+            for number in sorted({*spec.results, *spec.feedback}):
+                self._on_page.setdefault((number - 1) // page + 1, []).append(number)
 
     @classmethod
     def chance(cls, config: QAConfig) -> float:
@@ -149,11 +146,9 @@ class LongContextQA(World[QAConfig]):
         return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
 
     def rules(self) -> str:
-        where = (
-            "is read page by page with read_log"
-            if self.config.delivery == "pages"
-            else "stands in the task"
-        )
+        where = "stands in the task"
+        if self.config.delivery == "pages":
+            where = "is read page by page with read_log"
         return (
             "You answer a question about the log of another agent, which plays a game. Its log "
             f"{where}: calls of the tool and their results, guesses, and the feedback on each "
@@ -171,12 +166,13 @@ class LongContextQA(World[QAConfig]):
 
     def restate(self) -> str:
         rounds = len(self.log.rounds)
-        log = (
-            f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
-            "the rounds from 1 on."
-            if self._paged
-            else f"{_HERE}{_text(self.log, 1, rounds)}"
-        )
+        if self._paged:
+            log = (
+                f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
+                "the rounds from 1 on."
+            )
+        else:
+            log = f"{_HERE}{_text(self.log, 1, rounds)}"
         asked = self.opened.wording if self.opened else self.question.spec.text()
         return f"{log}\n\nThe question: {asked}"
 
@@ -209,7 +205,9 @@ class LongContextQA(World[QAConfig]):
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the last `<answer>` of a reply without a call."""
         value = last_tag(text)
-        return None if value is None else ToolCall("answer", {"value": value})
+        if value is None:
+            return None
+        return ToolCall("answer", {"value": value})
 
     def score(self) -> float:
         """Return the score of the answer in the task's metric; 0 without an answer.
@@ -231,20 +229,23 @@ class LongContextQA(World[QAConfig]):
         The last-page score and the minimal context length are None for a published row.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
-        row = self.opened
+        setting, length = self.config.setting, self.config.length or self.log.tokens
+        if self.opened:
+            setting, length = self.opened.setting, self.opened.length
+        scan = None
+        if self._proved:
+            scan = context_length(self.question.scan, self.log, tokens)
         drawn = self.log if isinstance(self.log, Log) else None
         return {
-            "setting": row.setting if row else self.config.setting,
+            "setting": setting,
             "task": spec.task,
-            "length": row.length if row else self.config.length or self.log.tokens,
+            "length": length,
             "tokens": self.log.tokens,
             "rounds": len(self.log.rounds),
             "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
             "last_page": drawn and last_page_score(self.question, drawn, self.config.page),
-            "acl_scan": context_length(self.question.scan, self.log, tokens)
-            if self._proved
-            else None,
+            "acl_scan": scan,
             "acl_min": drawn and context_length(self.question.least, drawn, tokens),
         }
 
@@ -264,7 +265,9 @@ class LongContextQA(World[QAConfig]):
         unread = [page for page in self._on_page if page not in self.pages]
         if self.done or self.turns_left < len(unread) + 1:
             return ()
-        return CallSet("read_log", "page", unread) if unread else self._right()
+        if unread:
+            return CallSet("read_log", "page", unread)
+        return self._right()
 
     def _right(self) -> Sequence[ToolCall]:
         if self.evidence.complete:
@@ -273,10 +276,10 @@ class LongContextQA(World[QAConfig]):
 
     def legal_calls(self) -> Sequence[ToolCall]:
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
-        return (
-            *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
-            *(self._right() or (ToolCall("answer", {"value": guess}),)),
-        )
+        answers = self._right() or (ToolCall("answer", {"value": guess}),)
+        if self._paged:
+            return (*CallSet("read_log", "page", range(1, self._count + 1)), *answers)
+        return tuple(answers)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return one call per page, and a call with the answer.
@@ -297,23 +300,20 @@ class LongContextQA(World[QAConfig]):
         The features are flags for the pages read, flags for the pages still needed, and the turns
         left divided by `pages + 1`.
         """
-        rows = np.zeros((2, self._count), np.float32)
-        rows[0, [page - 1 for page in self.pages]] = 1
-        rows[1, [page - 1 for page in self._on_page if page not in self.pages]] = 1
-        return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
+        rows = np.zeros((2, 1 + self._count), np.float32)  # pages count from 1
+        rows[0, list(self.pages)] = 1
+        rows[1, list(self._on_page.keys() - self.pages.keys())] = 1
+        left = np.float32(min(self.turns_left / (self._count + 1), 1))
+        return np.append(rows[:, 1:], left)
 
     def state(self) -> str:
-        return "\n".join(
-            [
-                f"Pages read: {_ranges(sorted(self.pages))}",
-                *self.evidence.lines(),
-                f"Turns left: {self.turns_left}",
-            ]
-        )
+        pages = f"Pages read: {_ranges(sorted(self.pages))}"
+        return "\n".join([pages, *self.evidence.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
+        if calls := self.optimal_calls():
+            return self.subtask_for(calls[0], with_state)
+        return _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         if call.name == "read_log":
@@ -321,11 +321,10 @@ class LongContextQA(World[QAConfig]):
         spec = self.evidence.spec
         kind = "tool result" if spec.results else "feedback"
         numbers = spec.results or spec.feedback
-        rounds = (
-            f"rounds {numbers[0]} to {numbers[-1]}"
-            if spec.last
-            else " and ".join(f"round {number}" for number in numbers)
-        )
+        if spec.last:
+            rounds = f"rounds {numbers[0]} to {numbers[-1]}"
+        else:
+            rounds = " and ".join(f"round {number}" for number in numbers)
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -338,9 +337,11 @@ class LongContextQA(World[QAConfig]):
         head, _, question = task.rpartition("\n\nThe question: ")
         if not (pages or head.startswith(_HERE)):
             raise ValueError(f"this is not a task of LongContextQA: {task[:100]!r}")
-        rounds, page = (int(pages[1]), int(pages[3])) if pages else (1, 1)
-        world._begin(QuestionSpec.read(question), rounds, page, paged=pages is not None)
-        if not pages:
+        spec = QuestionSpec.read(question)
+        if pages:
+            world._begin(spec, int(pages[1]), int(pages[3]), paged=True)
+        else:
+            world._begin(spec, 1, 1, paged=False)
             world.evidence.take(head[len(_HERE) :])
         world.max_turns = int(budget[1]) if budget else None
         return world
@@ -351,23 +352,25 @@ class LongContextQA(World[QAConfig]):
 
     def read_state(self, state: str) -> None:
         match = expect(_STATE.fullmatch(state), "a state of LongContextQA", state)
-        self.pages = {
-            page: None
-            for first, last in _RANGE.findall(match[1])
-            for page in range(int(first), int(last or first) + 1)
-        }
-        self.evidence.seen = (
-            {number for page in self.pages for number in self._on_page.get(page, ())}
-            if self._paged
-            else {*self.evidence.spec.results, *self.evidence.spec.feedback}
-        )
+        self.pages = {}
+        for first, last in _RANGE.findall(match[1]):
+            for page in range(int(first), int(last or first) + 1):
+                self.pages[page] = None
+        spec = self.evidence.spec
+        self.evidence.seen = {*spec.results, *spec.feedback}
+        if self._paged:
+            self.evidence.seen = set()
+            for page in self.pages:
+                self.evidence.seen.update(self._on_page.get(page, ()))
         self.evidence.read_lines(match[2])
         self.set_turns_left(int(match[3]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         if page := _READ.fullmatch(subtask):
             return ToolCall("read_log", {"page": int(page[1])})
-        return next(iter(self._right()), None) if subtask.endswith("then answer.") else None
+        if subtask.endswith("then answer."):
+            return next(iter(self._right()), None)
+        return None
 
 
 def _rows(config: QAConfig) -> Sequence[PublishedRow]:
@@ -409,14 +412,15 @@ def _ranges(numbers: Sequence[int]) -> str:
     """Format sorted numbers as ranges such as `1-3, 5`."""
     spans: list[list[int]] = []
     for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1][1:] = [number]
         else:
-            spans.append([number, number])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
-    return ", ".join(texts) or "none"
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans) or "none"
 
 
 def _text(log: LogMessages, first: int, last: int) -> str:
-    messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
+    messages: list[Message] = []
+    for each in log.rounds[first - 1 : last]:
+        messages += each.messages
     return Chat(tuple(messages)).to_text()

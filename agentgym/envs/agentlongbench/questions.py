@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
@@ -25,8 +26,10 @@ _PATTERNS = {
 
 
 def _template(kind: str) -> str:
-    note = f" {TEXTS['question_notes']['rounds']}" if kind.endswith(_WITH_NOTE) else ""
-    return f"{TEXTS['questions'][kind]}{note} "
+    template = f"{TEXTS['questions'][kind]} "
+    if kind.endswith(_WITH_NOTE):
+        template += f"{TEXTS['question_notes']['rounds']} "
+    return template
 
 
 def _reader(kind: str) -> re.Pattern[str]:
@@ -131,9 +134,10 @@ class Evidence:
         elif number not in self.spec.feedback:
             return
         if number in self.spec.feedback:
-            start = f"{self.spec.section}: " if self.spec.section else ""
-            lines = [line for line in _ANY_BULLET.split(sections)[1:] if line.startswith(start)]
-            self.feedback[number] = "".join(_BULLET + line for line in lines)
+            start = self.spec.section and f"{self.spec.section}: "
+            lines = _ANY_BULLET.split(sections)[1:]
+            asked = [_BULLET + line for line in lines if line.startswith(start)]
+            self.feedback[number] = "".join(asked)
         self.seen.add(number)
         if self.spec.last:
             self._forget(number)
@@ -154,26 +158,20 @@ class Evidence:
     def complete(self) -> bool:
         return len(self.seen) == len(self.spec.results) + len(self.spec.feedback)
 
-    def lines(self) -> list[str]:
-        """Return the evidence verbatim."""
-        return [
-            *(
-                f"Round {number}, tool result: {text}"
-                for number, text in sorted(self.results.items())
-            ),
-            *(
-                f"Round {number}, feedback: {_BETWEEN.join(text.split(_BULLET)[1:])}"
-                for number, text in sorted(self.feedback.items())
-            ),
-        ]
+    def lines(self) -> Iterator[str]:
+        """Yield the evidence verbatim."""
+        for number, text in sorted(self.results.items()):
+            yield f"Round {number}, tool result: {text}"
+        for number, text in sorted(self.feedback.items()):
+            sections = text.removeprefix(_BULLET).replace(_BULLET, _BETWEEN)
+            yield f"Round {number}, feedback: {sections}"
 
     def read_lines(self, text: str) -> None:
         """Restore the evidence from text written by `lines`."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
-        self.feedback = {
-            int(number): "".join(_BULLET + line for line in lines.split(_BETWEEN))
-            for number, lines in _SECTIONS.findall(text)
-        }
+        self.feedback = {}
+        for number, sections in _SECTIONS.findall(text):
+            self.feedback[int(number)] = _BULLET + sections.replace(_BETWEEN, _BULLET)
 
     def answer(self) -> Answer:
         """Compute the answer from the complete evidence."""
@@ -187,16 +185,15 @@ class Evidence:
         data: Mapping[str, Any] = json.loads(self.results[number])
         lists = [part["candidates"] for part in data.get("per_section", ())]
         # In some published rows, a result contains lists and their intersection.
-        return [*lists, data["intersection"]] if "intersection" in data else lists
+        if "intersection" in data:
+            lists.append(data["intersection"])
+        return lists
 
     def _count_lists(self) -> int:
         return sum(self.spec.name in names for names in self._lists(self.spec.i))
 
     def _in_both(self) -> bool:
-        return all(
-            any(self.spec.name in names for names in self._lists(number))
-            for number in self.spec.results
-        )
+        return all(self.spec.name in chain(*self._lists(number)) for number in self.spec.results)
 
     def _next_two(self) -> list[str]:
         names = next(names for names in self._lists(self.spec.i) if self.spec.name in names)
@@ -218,25 +215,24 @@ class Evidence:
         return sum(map(self._count_in, self.feedback.values()))
 
     def _largest(self) -> int:
-        numbers = {
-            number: value
-            for number, text in self.feedback.items()
-            for name, _, value in read_verdicts(text)
-            if name == self.spec.section and isinstance(value, int)
-        }
+        numbers: dict[int, int] = {}
+        for number, text in self.feedback.items():
+            for name, _, value in read_verdicts(text):
+                if name == self.spec.section and isinstance(value, int):
+                    numbers[number] = value
         return min(numbers, key=lambda number: (-numbers[number], number))
 
-    def _difference(self) -> int:
+    def _weight(self, number: int) -> int:
         weights = self.spec.weights or {}
-        first, second = (
-            sum(weights[section] for section in self._correct(number))
-            for number in self.spec.feedback
-        )
+        return sum(weights[section] for section in self._correct(number))
+
+    def _difference(self) -> int:
+        first, second = map(self._weight, self.spec.feedback)
         return abs(first - second)
 
     def _common(self) -> Answer:
-        lists = [names for number in self.results for names in self._lists(number)]
-        common = sorted(set(lists[0]).intersection(*lists[1:]))
+        first, *others = chain.from_iterable(map(self._lists, self.results))
+        common = sorted(set(first).intersection(*others))
         if self.spec.style == "verbose":
             return common
         (only,) = common

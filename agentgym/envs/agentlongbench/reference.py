@@ -33,7 +33,8 @@ class ReferenceTurns:
         turns = self.turns[self.turns > 0]
         # The standard deviation of a sum grows with the square root of the number of terms.
         spread = SPREAD * float(turns.std()) * hidden**0.5
-        return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
+        expected = hidden * float(turns.mean())
+        return min(hidden * int(turns.max()), int(np.ceil(expected + spread)))
 
 
 def draw_reference(
@@ -64,10 +65,11 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
 
     If `first` is None, the player spends a turn on guessing the first item.
     """
-    turns, rounds = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    turns = np.zeros(len(table), np.int64)
+    rounds = np.zeros(len(table), np.int64)
     opening = first or 0
     # The first target in each group is the item to guess next.
-    targets = [opening, *(place for place in range(len(table)) if place != opening)]
+    targets = [opening, *range(opening), *range(opening + 1, len(table))]
     groups, listed, played = [(targets, int(first is None))], first is not None, 0
     while groups:
         played += 1

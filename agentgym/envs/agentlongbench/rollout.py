@@ -7,6 +7,7 @@ from math import ceil
 
 import numpy as np
 
+from agentgym.envs.agentlongbench import CAPS
 from agentgym.envs.agentlongbench.agent import SimulatedGame
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.items import ItemTable
@@ -22,8 +23,8 @@ _REPLAYS = 30
 # Fraction of a log, counted from the end, in which the agent isolates the hidden item.
 _LATE = 0.15
 _MARGIN = 1.5
-# The paper's maximum number of rounds per log, and the minimum number of tokens per round.
-_CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
+# Minimum number of tokens per round.
+_ROUND_TOKENS = {"concise": 1_000, "verbose": 4_000}
 
 
 def play(
@@ -83,8 +84,7 @@ def _with_peak(
 ) -> Log | None:
     for _ in range(_REPLAYS):
         top = draw(1 + int(place * most))
-        log = None if top is None else finished(top)
-        if top is not None and log is not None:
+        if top and (log := finished(top)):
             if top.number <= len(log.rounds):
                 return log
             # If the log is too short, redraw the round, so that all rounds stay equally likely.
@@ -93,9 +93,10 @@ def _with_peak(
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
-    limit = rounds if rounds is not None else (length or 0) - RESERVE
-    cap, each = _CAPS[style]
-    return limit, max(cap, rounds or ceil(limit / each)) + 1
+    if rounds is not None:
+        return rounds, max(CAPS[style], rounds) + 1
+    limit = (length or 0) - RESERVE
+    return limit, max(CAPS[style], ceil(limit / _ROUND_TOKENS[style])) + 1
 
 
 def draw_log(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,8 @@ LENGTHS: Mapping[str, int] = {
     "4M": 4_096 * K,
 }
 """The benchmark's lengths in tokens, by folder name."""
-_TOOL, _ENV, _FINAL = "tool_response", "env_response", "final_guess"
-TARGETS: Mapping[str, str] = {
-    task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL
-    for task in TASKS
-}
+_FOLDERS = {"tool": "tool_response", "env": "env_response", "intersection": "final_guess"}
+TARGETS: Mapping[str, str] = {task: _FOLDERS[task.rpartition("_")[2]] for task in TASKS}
 """Folder of each task's file."""
 COUNTS: Mapping[str, Mapping[str, Sequence[int]]] = load_texts(__file__, "counts")
 """Samples of each task at each length (tables 3 to 6), by style."""
@@ -104,9 +101,13 @@ def _row(
     counter: TokenCounter,
 ) -> dict[str, Any]:
     spec = question.spec
-    one_round = f"_r{spec.i}" if spec.i else ""
+    name = str(sample)
+    if spec.j:
+        name = f"{sample}_i{spec.i}_j{spec.j}"
+    elif spec.i:
+        name = f"{sample}_r{spec.i}"
     return {
-        "id": f"{sample}_i{spec.i}_j{spec.j}" if spec.j else f"{sample}{one_round}",
+        "id": name,
         "sample_id": sample,
         "question_type": TASKS[spec.task],
         "messages": messages,
@@ -121,7 +122,7 @@ def _row(
         "tokens": log.tokens,
         "acl_scan": context_length(question.scan, log, counter),
         "acl_min": context_length(question.least, log, counter),
-        "evidence": [list(asdict(span).values()) for span in question.scan],
+        "evidence": list(map(list, map(astuple, question.scan))),
     }
 
 

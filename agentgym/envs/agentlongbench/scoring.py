@@ -10,15 +10,15 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 from agentgym.envs.agentlongbench.engine import TEXTS
 from agentgym.envs.agentlongbench.items import normalize_name
 
 Answer: TypeAlias = int | bool | str | list[str]
-
 
 _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
 _METRICS = {"list": "f1", "pair": "ordered pair"}
@@ -64,8 +64,9 @@ def last_tag(reply: str) -> str | None:
     """Return the content of a reply's last `<answer>`, if any."""
     # Text after the last closing tag is removed first, so that matching takes linear time.
     closed = _TO_LAST_END.match(reply)
-    contents = _TAG.findall(closed[0]) if closed else ()
-    return contents[-1].strip() if contents else None
+    if closed and (contents := _TAG.findall(closed[0])):
+        return str(contents[-1]).strip()
+    return None
 
 
 def read(kind: str, text: str) -> Answer | None:
@@ -94,20 +95,19 @@ def score(kind: str, answer: Answer, reply: Answer | None) -> float:
         return float(reply == answer)
     if isinstance(answer, str):
         return float(isinstance(reply, str) and normalize_name(reply) == normalize_name(answer))
-    given, right = (
-        [normalize_name(name) for name in as_list(reply)],
-        [normalize_name(name) for name in answer],
-    )
-    if kind == "pair":
-        return _score_pair(given, right)
-    common = len(set(given) & set(right))
-    return 2 * common / (len(set(given)) + len(set(right))) if common else 0.0
+    given = list(map(normalize_name, as_list(reply)))
+    right = list(map(normalize_name, answer))
+    return _score_pair(given, right) if kind == "pair" else _f1(set(given), set(right))
+
+
+def _f1(given: Set[str], right: Set[str]) -> float:
+    return 2 * len(given & right) / max(1, len(given) + len(right))
 
 
 def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
     if given == right:
         return 1.0
-    return 0.5 if given == right[:1] else 0.0
+    return 0.5 * (given == right[:1])
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
@@ -120,19 +120,18 @@ def score_published(kind: str, setting: str, answer: Answer, text: str) -> float
     if kind == "bool":
         said = _read_bool(text)
         return None if said is None else float(said == answer)
-    dropped = _PUBLISHED_DROPPED + ("_" if setting.startswith("kf") else "")
-    table = str.maketrans("", "", dropped)
+    dropped = _PUBLISHED_DROPPED
+    if setting.startswith("kf"):
+        dropped += "_"
+    fold = partial(_fold, dropped=str.maketrans("", "", dropped))
     if kind == "name":
-        return float(_fold(text, table) == _fold(str(answer), table)) if text.strip() else None
+        return float(fold(text) == fold(str(answer))) if text.strip() else None
     given, right = _split_published(text, kind), as_list(answer)
     if not given:
         return None
     if kind == "pair":
-        return _score_pair(
-            [_fold(name, table) for name in given], [_fold(name, table) for name in right]
-        )
-    common = len(set(given) & set(right))
-    return 2 * common / (len(set(given)) + len(set(right)))
+        return _score_pair(list(map(fold, given)), list(map(fold, right)))
+    return _f1(set(given), set(right))
 
 
 def _fold(name: str, dropped: Mapping[int, int | None]) -> str:
@@ -155,22 +154,22 @@ def _read_bool(text: str) -> bool | None:
         return False
     if _PUBLISHED_YES.search(text):
         return True
-    number = re.search(r"-?\d[\d,]*", text)
-    return float(number[0].replace(",", "")) > 0 if number else None
+    if number := re.search(r"-?\d[\d,]*", text):
+        return float(number[0].replace(",", "")) > 0
+    return None
 
 
 def _split_published(text: str, kind: str) -> list[str]:
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-            data = ast.literal_eval(text)
-            names = [str(name).strip() for name in data if str(name).strip()]
+            names = list(filter(None, map(str.strip, map(str, ast.literal_eval(text)))))
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
     if kind == "pair":  # remove list numbers
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
-    return [part.strip() for part in parts if part.strip()]
+    return list(filter(None, map(str.strip, parts)))
 
 
 def as_list(reply: Answer) -> Sequence[str]:
@@ -187,7 +186,7 @@ def _names(text: str) -> list[str]:
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 continue
             if isinstance(data, list) and all(isinstance(name, str) for name in data):
-                return [name for name in data if normalize_name(name)]
+                return list(filter(normalize_name, data))
         text = text[1:-1]
-    parts = (_NUMBERING.sub("", part).strip(" \t\"'`*()[]") for part in _BREAK.split(text))
-    return [part for part in parts if normalize_name(part)]
+    parts = [_NUMBERING.sub("", part).strip(" \t\"'`*()[]") for part in _BREAK.split(text)]
+    return list(filter(normalize_name, parts))

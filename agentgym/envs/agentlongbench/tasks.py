@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from agentgym.envs.agentlongbench.engine import dumps
-from agentgym.envs.agentlongbench.items import OPERATORS
+from agentgym.envs.agentlongbench.items import OPERATORS, Value
 from agentgym.envs.agentlongbench.logs import (
     Log,
     LogMessages,
@@ -28,6 +27,7 @@ from agentgym.text.tokens import TokenCounter
 
 # Preferred maximum number of items in an intersection that the model must write out.
 _SHORT = 100
+_T = TypeVar("_T")
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
 
@@ -70,7 +70,11 @@ def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
 def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounter) -> int:
     """Return the number of tokens of evidence; section 4.3 of the paper gives no formula."""
     messages = list(log.messages)
-    return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
+    total = 0
+    for span in spans:
+        text = messages[span.message].text
+        total += counter.length(text[span.start : span.end])
+    return total
 
 
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
@@ -88,13 +92,15 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
     if not shown:
         return question.chance
     if spec.task == "find_duplicates_tool":
-        listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
+        place = log.table.find(spec.name)
+        listed = within_any(shown[0].lists, len(log.table))[place]
         # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
-        return float(bool(question.answer)) if listed else 1.0
+        return float(bool(question.answer) or not listed)
     if spec.task == "intersection" and spec.style == "concise":
-        left = within([places for each in shown for places in each.lists], len(log.table))
-        # All guesses in a log are wrong, so exclude the guessed items.
-        left[[each.guess for each in shown]] = False
+        left = np.ones(len(log.table), bool)
+        for each in shown:
+            left &= within(each.lists, len(log.table))
+            left[each.guess] = False  # all guesses in a log are wrong
         return 1 / max(1, int(left.sum()))
     if spec.last:
         return float(_whole_log_guess(spec, shown, log) == question.answer)
@@ -102,11 +108,8 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
 
 
 def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
-    column = next(
-        column
-        for section, column in zip(log.table.sections, log.table.columns, strict=True)
-        if section.name == spec.section
-    )
+    names = [section.name for section in log.table.sections]
+    column = log.table.columns[names.index(spec.section)]
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
@@ -120,14 +123,14 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
         holding[places] += 1
     place, chance = _balanced(holding.tolist(), rng)
     name = log.table.names[place]
+    least = []
+    for k, places in enumerate(turn.lists):
+        least.append(_entry(turn, k, name) if place in places else _list(turn, k))
     return LogQuestion(
         QuestionSpec("count_frequency_tool", i=turn.number, name=name),
         answer=int(holding[place]),
         scan=(_whole(turn),),
-        least=tuple(
-            _entry(turn, k, name) if place in places else _list(turn, k)
-            for k, places in enumerate(turn.lists)
-        ),
+        least=tuple(least),
         chance=chance,
         extra={"round": turn.number, "target_name": name},
     )
@@ -135,22 +138,22 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     turns = first, second = _two(log.rounds[1:], rng)
-    masks = [within_any(turn.lists, len(log.table)) for turn in turns]
-    both = masks[0] & masks[1]
-    one = masks[0] ^ masks[1]
+    in_first = within_any(first.lists, len(log.table))
+    in_second = within_any(second.lists, len(log.table))
+    both, one = in_first & in_second, in_first ^ in_second
     # If the answer is no, prefer an item in only one result, whose reader would then guess yes.
     wrong = one if one.any() else ~both
     # Draw the answers yes and no with equal probability if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
     place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
+    least = []
     if answer:
-        least = [
-            next(_entry(turn, k, name) for k, places in enumerate(turn.lists) if place in places)
-            for turn in turns
-        ]
+        for turn in turns:
+            k = next(k for k, places in enumerate(turn.lists) if place in places)
+            least.append(_entry(turn, k, name))
     else:
-        least = [_whole(second if masks[0][place] else first)]
+        least.append(_whole(second if in_first[place] else first))
     return LogQuestion(
         QuestionSpec("find_duplicates_tool", i=first.number, j=second.number, name=name),
         answer,
@@ -164,7 +167,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
 def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     turns = [turn for turn in log.rounds[1:] if _followed(turn, turn.guess) is not None]
     if turns:
-        turn = turns[rng.integers(len(turns))]
+        turn = _one(turns, rng)
         place = turn.guess
     else:  # no guessed item is followed by two others in a list, so use another item
         turn = _tool_round(log, rng)
@@ -199,12 +202,11 @@ def _count_correctness(log: Log, rng: np.random.Generator) -> LogQuestion:
 def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
     table = log.table
     texts = [k for k, section in enumerate(table.sections) if not section.numeric]
-    counts = Counter(
-        (place, value)
-        for turn in log.rounds
-        for place in texts or [0]
-        for value in table.columns[place][turn.guess]
-    )
+    counts = Counter[tuple[int, Value]]()
+    for turn in log.rounds:
+        for place in texts or [0]:
+            for value in table.columns[place][turn.guess]:
+                counts[place, value] += 1
     number, chance = _balanced(list(counts.values()), rng)
     place, value = list(counts)[number]
     section = table.sections[place].name
@@ -236,19 +238,18 @@ def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
     weights = {section.name: section.weight for section in log.table.sections}
     rounds: dict[int, list[Round]] = {}
     for turn in log.rounds:
-        rounds.setdefault(sum(weights[name] for name in _correct(log, turn)), []).append(turn)
-    pairs = [
-        (one, other)
-        for one, other in combinations_with_replacement(sorted(rounds), 2)
-        if one != other or len(rounds[one]) > 1
-    ]
+        total = sum(weights[name] for name in _correct(log, turn))
+        rounds.setdefault(total, []).append(turn)
+    pairs = []
+    for one, other in combinations_with_replacement(sorted(rounds), 2):
+        if one != other or len(rounds[one]) > 1:
+            pairs.append((one, other))
     pair, chance = _balanced([other - one for one, other in pairs], rng)
     low, high = pairs[pair]
-    drawn = (
-        _two(rounds[low], rng)
-        if low == high
-        else tuple(rounds[k][int(rng.integers(len(rounds[k])))] for k in (low, high))
-    )
+    if low == high:
+        drawn = _two(rounds[low], rng)
+    else:
+        drawn = _one(rounds[low], rng), _one(rounds[high], rng)
     first, second = sorted(drawn, key=lambda turn: turn.number)
     spans = (_sections(first), _sections(second))
     return LogQuestion(
@@ -262,10 +263,12 @@ def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 
 def _intersection(log: Log, rng: np.random.Generator) -> LogQuestion:
-    return (_hidden if log.style == "concise" else _common)(log, rng)
+    if log.style == "concise":
+        return _hidden(log)
+    return _common(log, rng)
 
 
-def _hidden(log: Log, rng: np.random.Generator) -> LogQuestion:
+def _hidden(log: Log) -> LogQuestion:
     name = log.table.names[log.target]
     turns = log.rounds[1:]
     return LogQuestion(
@@ -279,14 +282,12 @@ def _hidden(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 
 def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
-    sizes = [
-        (len(turn.lists) == 1, int(within(turn.lists, len(log.table)).sum()))
-        for turn in log.rounds[1:]
-    ]
-    several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
+    def rank(turn: Round) -> tuple[bool, int]:
+        return len(turn.lists) == 1, int(within(turn.lists, len(log.table)).sum())
+
     # Prefer short intersections of several lists.
-    k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
-    turn = log.rounds[1 + k]
+    several = [turn for turn in log.rounds[1:] if rank(turn) <= (False, _SHORT)]
+    turn = _one(several, rng) if several else min(log.rounds[1:], key=rank)
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
     return LogQuestion(
         QuestionSpec("intersection", i=turn.number, style="verbose"),
@@ -315,11 +316,15 @@ def _tool_round(log: Log, rng: np.random.Generator) -> Round:
     return log.rounds[1 + rng.integers(len(log.rounds) - 1)]
 
 
+def _one(choices: Sequence[_T], rng: np.random.Generator) -> _T:
+    return choices[int(rng.integers(len(choices)))]
+
+
 def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
     distinct = sorted(set(values))
-    value = distinct[int(rng.integers(len(distinct)))]
+    value = _one(distinct, rng)
     places = [place for place, each in enumerate(values) if each == value]
-    return places[int(rng.integers(len(places)))], 1 / len(distinct)
+    return _one(places, rng), 1 / len(distinct)
 
 
 def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round]:
@@ -331,7 +336,9 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
     for k, places in enumerate(turn.lists):
         at = np.flatnonzero(places == place)
         if len(at):
-            return (k, int(at[0])) if at[0] + 2 < len(places) else None
+            if at[0] + 2 < len(places):
+                return k, int(at[0])
+            break
     return None
 
 
@@ -377,4 +384,4 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 def as_json(answer: Answer) -> str:
     """Write an answer in a format accepted by `read` and by the published evaluator."""
-    return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)
+    return dumps(answer) if isinstance(answer, list) else str(answer)

@@ -19,6 +19,7 @@ from pydantic import Field
 from agentgym.envs.games.bargaining import (
     KINDS,
     MAX_DEALS,
+    NOTHING,
     Bargain,
     Items,
     Types,
@@ -115,7 +116,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     def _start(self, game: Bargain) -> None:
         self.game, self.deal, self.offers_made, self.target = game, 0, 0, 0
         self.open: Items | None = None
-        self.held: dict[str, Items] = dict.fromkeys(self.players, (0, 0, 0))
+        self.held = dict.fromkeys(self.players, NOTHING)
         self.possible = frozenset(range(len(game.types)))
 
     def join(self, seat: str) -> None:
@@ -127,7 +128,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     @property
     def pool(self) -> Items:
         """The items on the table; none after the last deal."""
-        return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
+        return NOTHING if self.done else self.game.pool(self.deal, self.offers_made)
 
     @property
     def earned(self) -> int:
@@ -141,13 +142,14 @@ class BargainWorld(GameWorld[BargainConfig]):
         return digest([*self.game, self.values])
 
     def restate(self) -> str:
-        game, types = self.game, [describe(values) for values in self.game.types]
+        game = self.game
+        types = list(map(describe, game.types))
         pools = "; ".join(map(describe, game.pools))
         if self.in_match:
             fair = self.worths[self.seat]
             goal = _TEXTS["match"].format(other=self.other, values=types[0], value=fair)
         else:
-            named = "; ".join(f"{_TYPES[number]}: {text}" for number, text in enumerate(types))
+            named = "; ".join(map("{}: {}".format, _TYPES, types))
             goal = _TEXTS["alone"].format(
                 other=self.other, values=named, demand=game.demand, target=self.target
             )
@@ -168,8 +170,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             self._held(),
         ]
         if not self.in_match:
-            names = [_TYPES[number] for number in sorted(self.possible)]
-            lines.append(f"{self.other} may be: {', '.join(names)}")
+            names = ", ".join(_TYPES[number] for number in sorted(self.possible))
+            lines.append(f"{self.other} may be: {names}")
         return "\n".join(lines)
 
     def _held(self) -> str:
@@ -218,7 +220,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         answered = move in ("accept", "reject")
         if not answered:
             self._make_offer(read_items(str(move))[0])
-        kept = describe(self.open or (0, 0, 0))
+        kept = describe(self.open or NOTHING)
         line = f"Deal {self.deal + 1}, offer {self.offers_made + 1}: {self.offerer} keeps {kept}."
         if not answered:
             return line
@@ -234,7 +236,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def _answer(self, answer: str) -> None:
         game, pool, offerer = self.game, self.pool, self.offerer
-        kept = self.open or (0, 0, 0)
+        kept = self.open or NOTHING
         if offerer == self.seat:
             accepting = game.accepting(pool, kept)
             self._learn(accepting if answer == "accept" else self.possible - accepting)
@@ -270,8 +272,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             self._answer(answer)
             self._read_held(*held)
 
-    def _read_held(self, first: str, second: str) -> None:
-        self.held = self.by_player([read_items(first)[0], read_items(second)[0]])
+    def _read_held(self, *held: str) -> None:
+        self.held = self.by_player(read_items("; ".join(held)))
 
     def scripted_move(self, player: str) -> Move:
         values, pool = self.values[player], self.pool
@@ -304,10 +306,12 @@ class BargainWorld(GameWorld[BargainConfig]):
         at = (self.deal, self.offers_made, possible, turns)
         missing = self.target - self.earned
         if self.open is None:
-            values = {describe(kept): solver.if_offered(*at, kept) for kept in divisions(self.pool)}
+            values = {}
+            for kept in divisions(self.pool):
+                values[describe(kept)] = solver.if_offered(*at, kept)
         else:
-            accepted, rejected = solver.if_accepted(*at, self.open), solver.if_rejected(*at)
-            values = {"accept": accepted, "reject": rejected}
+            accepted = solver.if_accepted(*at, self.open)
+            values = {"accept": accepted, "reject": solver.if_rejected(*at)}
         return [move for move, value in values.items() if value >= missing]
 
     def _equilibrium_moves(self) -> Collection[Move]:
@@ -321,7 +325,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     def legal_moves(self) -> Collection[Move]:
         if self.open is not None:
             return ["accept", "reject"]
-        return [describe(kept) for kept in divisions(self.pool)]
+        return list(map(describe, divisions(self.pool)))
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
         return tuple(call_for(str(move)) for move in moves)

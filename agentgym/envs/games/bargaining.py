@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations, product
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +19,15 @@ Items = tuple[int, int, int]  # the counts or the values of books, hats and ball
 Types = frozenset[int]
 
 KINDS = ("books", "hats", "balls")
+NOTHING: Items = (0, 0, 0)
+_ONE_OF_KIND: tuple[Items, ...] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 MAX_DEALS = 30  # limits the recursion depth
 _ITEMS = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 
 
 def describe(items: Items) -> str:
     """Format item counts or item values as text."""
-    return ", ".join(f"{kind} {count}" for count, kind in zip(items, KINDS, strict=True))
+    return "books {}, hats {}, balls {}".format(*items)
 
 
 def read_items(text: str) -> list[Items]:
@@ -51,7 +54,7 @@ def add(first: Items, second: Items) -> Items:
 
 def worth(values: Items, items: Items) -> int:
     """Return the total value of the items."""
-    return sum(value * count for value, count in zip(values, items, strict=True))
+    return sum(map(mul, values, items))
 
 
 def rest(pool: Items, kept: Items) -> Items:
@@ -95,7 +98,9 @@ class Bargain(NamedTuple):
 
     def next_offer(self, deal: int, offer: int) -> tuple[int, int]:
         """Return the deal and offer indices that follow a rejected offer."""
-        return (deal, offer + 1) if offer + 1 < self.offers else (deal + 1, 0)
+        if offer + 1 < self.offers:
+            return deal, offer + 1
+        return deal + 1, 0
 
     def accepts(self, values: Items, pool: Items, gets: Items) -> bool:
         """Return whether the scripted player accepts a share of a pool."""
@@ -103,11 +108,10 @@ class Bargain(NamedTuple):
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
         """Return a share that meets the demand, adding the most valued items first."""
-        kept: Items = (0, 0, 0)
+        kept = NOTHING
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
-            one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
             while kept[kind] < pool[kind] and not self.accepts(values, pool, kept):
-                kept = add(kept, one)
+                kept = add(kept, _ONE_OF_KIND[kind])
         return kept
 
     def accepting(self, pool: Items, kept: Items) -> Types:
@@ -150,10 +154,10 @@ class Guarantee:
             return 0
         key = (deal, offer, types, turns)
         if key not in self._values:
-            agents = (deal + offer) % 2 == 0
-            self._values[key] = (
-                self._if_agent_offers(*key) if agents else self._if_other_offers(*key)
-            )
+            if (deal + offer) % 2:
+                self._values[key] = self._if_other_offers(*key)
+            else:
+                self._values[key] = self._if_agent_offers(*key)
         return self._values[key]
 
     def _if_agent_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
@@ -178,7 +182,8 @@ class Guarantee:
             gains: dict[Types, int] = {}
             for kept in divisions(pool):
                 types = self.game.accepting(pool, kept)
-                gains[types] = max(gains.get(types, 0), worth(self.game.mine, kept))
+                gain = worth(self.game.mine, kept)
+                gains[types] = max(gains.get(types, 0), gain)
             self._gains[pool] = gains
         return self._gains[pool]
 
@@ -200,18 +205,16 @@ class Guarantee:
 
     def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
         """Return the guaranteed total if the agent accepts and the other player keeps `kept`."""
-        gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
-        return gain + self.value(deal + 1, 0, types, turns - 1)
+        gets = rest(self.game.pool(deal, offer), kept)
+        return worth(self.game.mine, gets) + self.value(deal + 1, 0, types, turns - 1)
 
     def if_rejected(self, deal: int, offer: int, types: Types, turns: int) -> int:
         """Return the guaranteed total after either player rejects an offer."""
         return self.value(*self.game.next_offer(deal, offer), types, turns - 1)
 
 
-@lru_cache(maxsize=16)
-def guarantee(game: Bargain) -> Guarantee:
-    """Return a cached `Guarantee` for an instance."""
-    return Guarantee(game)
+guarantee = lru_cache(maxsize=16)(Guarantee)
+"""Return a cached `Guarantee` for an instance."""
 
 
 @lru_cache(maxsize=4096)

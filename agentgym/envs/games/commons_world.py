@@ -76,6 +76,10 @@ class Commons(NamedTuple):
     limit: int
     rule: Opponent
 
+    @property
+    def rounds(self) -> int:
+        return len(self.growth)
+
     def most(self, stock: int) -> int:
         """Return the maximum number of units that a player may take."""
         return min(self.limit, stock // 2)
@@ -93,7 +97,9 @@ class Commons(NamedTuple):
         """Return the scripted player's demand after the agent takes `take` units."""
         if self.rule == "imitator":
             return take
-        return self.limit if self.rule == "grudger" and take > demand else demand
+        if self.rule == "grudger" and take > demand:
+            return self.limit
+        return demand
 
     def after(self, number: int, stock: int, demand: int, take: int) -> tuple[int, int]:
         """Return the stock and the next demand after a round against the scripted player."""
@@ -109,7 +115,7 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
-    for number in reversed(range(len(game.growth))):
+    for number in reversed(range(game.rounds)):
         later, now = totals[-1], {}
         for stock, demand in pairs:
             values = []
@@ -131,7 +137,7 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
-    for number in reversed(range(len(game.growth))):
+    for number in reversed(range(game.rounds)):
         now, chosen = [], []
         for stock in range(game.capacity + 1):
             best = take = future = -1
@@ -184,7 +190,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     def _constant(self, amount: int) -> int:
         stock, demand, total = self.stock, self.demand, 0
-        for number in range(len(self.game.growth)):
+        for number in range(self.game.rounds):
             take = min(amount, self.game.most(stock))
             stock, demand = self.game.after(number, stock, demand, take)
             total += take
@@ -213,7 +219,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         growth = ", ".join(map(str, game.growth))
         lines = [
             f"You are {self.seat}.",
-            f"Rounds: {len(game.growth)}",
+            f"Rounds: {game.rounds}",
             *stock,
             f"Largest stock: {game.capacity}",
             f"Limit per round: {game.limit}",
@@ -249,7 +255,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.stock = self.game.next_stock(self.round, self.stock, sum(takes.values()))
         self.demand = self.game.next_demand(self.demand, takes[self.seat])
         self.round += 1
-        self.done = self.stock == 0 or self.round == len(self.game.growth)
+        self.done = self.stock == 0 or self.round == self.game.rounds
         took = ", ".join(f"{player} took {units}" for player, units in takes.items())
         return f"Round {self.round}: {took}. Stock: {self.stock}"
 
@@ -262,12 +268,12 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     def _set(self, number: int, stock: int, demand: int) -> None:
         game = self.game
-        if number > len(game.growth) or stock > game.capacity or demand > game.limit:
+        if number > game.rounds or stock > game.capacity or demand > game.limit:
             raise ValueError(
                 f"the task has no round {number} with stock {stock} and demand {demand}"
             )
         self.round, self.stock, self.demand = number, stock, demand
-        self.done = stock == 0 or number == len(game.growth)
+        self.done = stock == 0 or number == game.rounds
 
     def scripted_move(self, player: str) -> Move:
         return min(self.demand, self.game.most(self.stock))
@@ -312,7 +318,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         player's progress towards the target, the turns left as a share of the rounds, and the
         growth rates of the remaining rounds (padded with -1).
         """
-        config, rounds = self.config, len(self.game.growth)
+        config, rounds = self.config, self.game.rounds
         shares = (
             self.stock / config.capacity,
             self.demand / config.limit,

@@ -103,7 +103,9 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     def score(self) -> float:
         """Return 1 if the goal was reached, else 0; in a match, return the payoff, at most 1."""
-        return min(1.0, self.payoff()) if self.in_match else float(self.has_won())
+        if self.in_match:
+            return min(1.0, self.payoff())
+        return float(self.has_won())
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
         """Return the tool calls that make the given moves."""
@@ -120,8 +122,9 @@ class GameWorld(SeatedWorld[ConfigT]):
     def subtask(self, with_state: bool) -> str:
         if not self.is_due:
             return WAIT
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else self.texts["lost"]
+        if calls := self.optimal_calls():
+            return self.subtask_for(calls[0], with_state)
+        return self.texts["lost"]
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         return self.texts["plan"].format(call.arguments[self.move_call[1]])
@@ -141,8 +144,8 @@ class GameWorld(SeatedWorld[ConfigT]):
         world.read_instance(found)
         if situation := cls.situation_format.search(task):
             world.read_situation(situation)
-        budget = _BUDGET.search(task)
-        world.max_turns = int(budget[1]) if budget else None
+        if budget := _BUDGET.search(task):
+            world.max_turns = int(budget[1])
         return world
 
     def read_state(self, state: str) -> None:
@@ -163,4 +166,4 @@ def share(part: float, whole: float) -> float:
 
 def as_row(*parts: ArrayLike) -> NDArray[np.float32]:
     """Concatenate arrays and numbers into one row of features."""
-    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)
+    return np.concatenate(parts, axis=None).astype(np.float32)

@@ -89,7 +89,9 @@ class Board(NamedTuple):
         row, column = row + down, column + right
         inside = 0 <= row < self.size and 0 <= column < self.size
         after = row * self.size + column
-        return after if inside and after not in self.walls else None
+        if inside and after not in self.walls:
+            return after
+        return None
 
     def targets(self, player: str) -> NDArray[np.int32]:
         """Return the cell that each move leads to, as an array of shape (cells, directions)."""
@@ -187,7 +189,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self.grid = board
         self.places = {PURSUER: pursuer, EVADER: board.cells[0]}
         self.turn_of, self.catches, self.moves = self.seat, 0, 0
-        self.value = int(solve(board)[0].pursuer[pursuer, board.cells[0]])
+        values = solve(board)[0].pursuer
+        self.value = int(values[pursuer, board.cells[0]])
 
     def join(self, seat: str) -> None:
         super().join(seat)
@@ -222,8 +225,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
             marks[wall] = "#"
         marks[self.places[EVADER]] = "E"
         marks[self.places[PURSUER]] = "P"
-        rows = [marks[start : start + size] for start in range(0, size**2, size)]
-        return "\n".join(map(" ".join, rows))
+        return "\n".join(map(" ".join, np.reshape(marks, (size, size))))
 
     @tool
     def move(self, direction: Direction) -> str:
@@ -256,16 +258,17 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self.done = self.catches == len(self.grid.cells)
         if self.done:
             return line
-        self.places[EVADER], self.turn_of = self.grid.cells[self.catches], PURSUER
+        self.places[EVADER] = self.grid.cells[self.catches]
+        self.turn_of = PURSUER
         return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
 
     def read_move(self, found: re.Match[str]) -> None:
         player = found["player"]
-        read = {player: found["cell"], EVADER: found["evader"] or ""}
-        if player == EVADER and not found["evader"]:
-            read[EVADER] = found["cell"]
-        places = {name: self.grid.read(text)[0] for name, text in read.items() if text}
-        self._set({**self.places, **places}, int(found["catches"] or self.catches))
+        places = dict(self.places)
+        (places[player],) = self.grid.read(found["cell"])
+        if found["evader"]:
+            (places[EVADER],) = self.grid.read(found["evader"])
+        self._set(places, int(found["catches"] or self.catches))
         self.moves += player == PURSUER
         self.turn_of = EVADER if player == PURSUER and not found["catches"] else PURSUER
 
@@ -283,7 +286,9 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         values = {}
         for direction in self._legal(player):
             values[direction] = self._value_after(player, direction)
-        best = min(values.values()) if player == PURSUER else max(values.values())
+        best = min(values.values())
+        if player == EVADER:
+            best = max(values.values())
         return [direction for direction, value in values.items() if value == best]
 
     def _legal(self, player: str) -> list[str]:
@@ -306,8 +311,9 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         stopped, N includes the moves that perfect play would still take. Unless the evader
         stopped, a pursuer who has not made all catches earns 0.
         """
+        moves = self.moves
         # If the game stops before the first move, both players score 0.
-        moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
+        stopped = moves > 0 and self.stopped_by == self.other
         if stopped and not self.done:
             stage, places = solve(self.grid)[self.catches], self.places
             table = stage.pursuer if self.turn_of == PURSUER else stage.evader
@@ -346,7 +352,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         where the evader appears, as shares of the board (padded with -1); and the shares of
         catches made and turns left.
         """
-        area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
+        area = self.grid.size**2
+        cells = self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))
         planes[0, list(self.grid.walls)] = 1
         planes[1, self.places[PURSUER]] = 1
@@ -367,7 +374,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self._start(empty._replace(walls=walls, cells=cells), cells[0])
 
     def read_situation(self, found: re.Match[str]) -> None:
-        places = {PURSUER: found["pursuer"], EVADER: found["evader"]}
-        cells = {player: self.grid.read(cell)[0] for player, cell in places.items()}
-        self._set(cells, int(found["catches"]))
+        pursuer, evader = self.grid.read(found[0])
+        self._set({PURSUER: pursuer, EVADER: evader}, int(found["catches"]))
         self.moves, self.turn_of = int(found["moves"]), self.seat

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -93,8 +94,7 @@ class Race(NamedTuple):
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the value of the sublist that remains after each move, for each sublist."""
-        parts = len(values) - self.per_move
-        return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
+        return sliding_window_view(values, len(values) - self.per_move)
 
 
 @lru_cache(maxsize=16)
@@ -118,6 +118,8 @@ def best_sums(game: Race, turns: int) -> list[int]:
 
     The player moves next and has at most `turns` turns; the scripted player makes the last move.
     """
+    if turns <= 0:
+        return []
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)
     for moves in range(2, game.moves + 1, 2):
@@ -127,7 +129,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
         later = values.max(axis=0)
         if moves <= game.moves - 2 * turns:  # the player has no turns left for these moves
             later = np.zeros_like(later)
-    return [int(value) for value in values[:, 0]] if turns > 0 else []
+    return list(map(int, values[:, 0]))
 
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
@@ -160,8 +162,8 @@ class RaceWorld(GameWorld[RaceConfig]):
             numbers = tuple(self.rng.integers(1, _LARGEST + 1, size=count).tolist())
             self._start(Race(numbers, config.per_move, config.opponent))
             self.target = max(best_sums(self.game, config.moves))
-            simple = [self._sum_of(move) for move in (None, *range(config.per_move + 1))]
-            if self.target > max(simple):
+            habits = (None, *range(config.per_move + 1))
+            if self.target > max(map(self._sum_of, habits)):
                 break
         first = int(minimax(self.game)[-1][0])
         self.perfect = self.by_player([first, sum(numbers) - first])
@@ -273,8 +275,9 @@ class RaceWorld(GameWorld[RaceConfig]):
     def best_moves(self) -> Collection[Move]:
         game = self.game
         if self.in_match:
-            left = game.parts_after(minimax(game)[game.moves - 1])[:, 0]
-            return [int(move) for move in np.flatnonzero(left == left.min())]
+            later = minimax(game)[game.moves - 1]
+            left = game.parts_after(later)[:, 0]
+            return list(map(int, np.flatnonzero(left == left.min())))
         sums = best_sums(game, min(self.known_turns, game.moves))
         missing = self.target - self.sums[self.seat]
         return [move for move, value in enumerate(sums) if value >= missing]
@@ -305,8 +308,8 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
-        numbers = [int(number) for number in found["numbers"].split(", ") if number]
-        self._set(tuple(numbers), found)
+        numbers = filter(None, found["numbers"].split(", "))
+        self._set(tuple(map(int, numbers)), found)
 
 
 def _after(game: Race, left: int) -> Race:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -115,9 +115,11 @@ class SignalWorld(GameWorld[SignalConfig]):
     def generate(self) -> None:
         config, rng = self.config, self.rng
         numbers = rng.choice(config.values**config.kinds, size=config.count, replace=False)
-        digits = [np.unravel_index(number, (config.values,) * config.kinds) for number in numbers]
-        objects = [[_KINDS[kind][value] for kind, value in enumerate(each)] for each in digits]
-        self._start(tuple(map(tuple, objects)), config.rounds)
+        digits = np.transpose(np.unravel_index(numbers, (config.values,) * config.kinds))
+        objects = []
+        for each in digits.tolist():
+            objects.append(tuple(_KINDS[kind][value] for kind, value in enumerate(each)))
+        self._start(tuple(objects), config.rounds)
         self.targets = tuple(rng.integers(config.count, size=config.rounds).tolist())
         self.least = self._later(0)
         self.max_turns = config.budget(self.least)
@@ -130,8 +132,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.wrong: tuple[int, ...] = ()
 
     def _later(self, number: int) -> int:
-        nothing: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
-        return sum(words_needed(self.objects, each, *nothing) for each in self.targets[number:])
+        nothing = frozenset[Any]()
+        return sum(words_needed(self.objects, k, nothing, nothing) for k in self.targets[number:])
 
     def _needed(self, *words: str) -> int:
         said = frozenset([*self.said, *words])
@@ -146,9 +148,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         return digest([self.objects, self.targets])
 
     def restate(self) -> str:
-        objects = [
-            f"{_NAMES[number]}: {' '.join(each)}" for number, each in enumerate(self.objects)
-        ]
+        objects = self._described(range(len(self.objects)))
         lines = [f"You are {self.seat}.", f"Rounds: {self.rounds}", "Objects:", *objects]
         if self.seat == SPEAKER:
             lines.append(f"Object of each round: {_names(self.targets)}")
@@ -169,8 +169,10 @@ class SignalWorld(GameWorld[SignalConfig]):
         )
 
     def board(self) -> str:
-        fits = [f"{_NAMES[each]}: {' '.join(self.objects[each])}" for each in self.candidates]
-        return "\n".join([*fits, self._round()])
+        return "\n".join([*self._described(self.candidates), self._round()])
+
+    def _described(self, numbers: Iterable[int]) -> list[str]:
+        return [f"{_NAMES[number]}: {' '.join(self.objects[number])}" for number in numbers]
 
     @tool
     def say(self, text: str) -> str:
@@ -202,8 +204,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         return f"{said}. {self._round()}"
 
     def _set(self, number: int, said: tuple[str, ...], wrong: tuple[int, ...]) -> None:
-        known = {word for each in self.objects for word in each}
-        picked = all(each < len(self.objects) for each in wrong)
+        known = set(chain(*self.objects))
+        picked = max(wrong, default=0) < len(self.objects)
         if not (0 <= number <= self.rounds and known.issuperset(said) and picked):
             raise ValueError(
                 f"the task has no round {number + 1} with words {said} and wrong picks {wrong}"
@@ -217,7 +219,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def _read_round(self, found: re.Match[str], number: int) -> None:
         said = tuple(word for word in found["said"].split(", ") if word != "none")
-        wrong = tuple(_NAMES.index(name) for name in re.findall("[A-Z]", found["wrong"]))
+        wrong = tuple(map(_NAMES.index, re.findall("[A-Z]", found["wrong"])))
         self._set(number, said, wrong)
         self.cost = int(found["cost"])
 
@@ -259,8 +261,8 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def action_catalog(self) -> Sequence[ToolCall]:
         config = self.config
-        words = [word for kind in _KINDS[: config.kinds] for word in kind[: config.values]]
-        return self.calls([*words, _MORE, *_NAMES[: config.count]])
+        words = [kind[: config.values] for kind in _KINDS[: config.kinds]]
+        return self.calls([*chain(*words), _MORE, *_NAMES[: config.count]])
 
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape
@@ -270,16 +272,14 @@ class SignalWorld(GameWorld[SignalConfig]):
         speaker's object and the words said; the share of rounds played; and the cost so far and
         the turns left as shares of the minimum number of words.
         """
-        config, words = self.config, [each for kind in _KINDS for each in kind]
-        rows = [
-            [_KINDS[kind].index(word) for kind, word in enumerate(each)] for each in self.objects
-        ]
+        config, words = self.config, list(chain(*_KINDS))
+        rows = [list(map(list.index, _KINDS, each)) for each in self.objects]
         marks = np.zeros((2, config.count))
         marks[0, self.candidates] = 1
         if self.seat == SPEAKER and not self.done:
             marks[1, self.targets[self.round]] = 1
         said = np.zeros((len(_KINDS), len(_KINDS[0])))
-        said.flat[[words.index(word) for word in self.said]] = 1
+        said.flat[list(map(words.index, self.said))] = 1
         shares = (
             self.round / config.rounds,
             share(self.cost, self.least),

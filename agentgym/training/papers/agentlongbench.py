@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +59,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
     for (length, style, part), rows in sorted(groups.items()):
         line = [style, _PARTS[parts[part]], f"{length:,}", str(len(rows))]
         line += [_mean_text(rows, "acl_scan", 1), _mean_text(rows, "acl_min", 1)]
-        lines.append([*line, f"{100 * mean(rows, 'score'):.1f}", *_baselines(rows)])
+        lines.append([*line, _mean_text(rows, "score", 100), *_baselines(rows)])
     header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score"]
     return "Adequate context length (tokens) and scores in %", [*header, *_BASELINES], lines
 
@@ -66,27 +68,30 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
     """Return mean scores by setting, task and length, with chance and last-page baselines."""
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
-        share = f"{100 * mean(rows, 'score'):.1f}"
-        if {row.score for row in rows} <= {0.0, 1.0}:
-            share = percent(wilson(sum(row.score for row in rows), len(rows)))
+        share = _mean_text(rows, "score", 100)
+        scores = [row.score for row in rows]
+        if set(scores) <= {0.0, 1.0}:
+            share = percent(wilson(sum(scores), len(scores)))
         lines.append([setting, task, f"{length:,}", str(len(rows)), share, *_baselines(rows)])
     header = ["setting", "task", "length", "rows", "score", *_BASELINES]
     return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
 
 
 def _baselines(rows: Sequence[LongBenchResult]) -> list[str]:
-    shares = [_mean_text(rows, name, 100) for name in ("chance", "last_page")]
-    return [*shares, str(sum(not row.answered for row in rows))]
+    unanswered = sum(not row.answered for row in rows)
+    return [_mean_text(rows, "chance", 100), _mean_text(rows, "last_page", 100), str(unanswered)]
 
 
 def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:
     known = [row for row in rows if getattr(row, name) is not None]
-    return f"{factor * mean(known, name):,.1f}" if known else "-"
+    if not known:
+        return "-"
+    return f"{factor * mean(known, name):,.1f}"
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
     """Return the mean of the attribute `name` over rows."""
-    return float(sum(getattr(row, name) for row in rows) / len(rows))
+    return float(sum(map(attrgetter(name), rows)) / len(rows))
 
 
 def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
@@ -115,7 +120,7 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
-    lacking = f"; {missing} episodes are missing" if missing else ""
+    lacking = f"; {missing} episodes are missing" * bool(missing)
     tables = []
     for title, header, lines in (score_table(results), context_table(results)):
         tables.append((title + lacking, header, lines))
@@ -133,21 +138,21 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    settings = list(dict.fromkeys(key[0] for key in cells))
-    tasks = list(dict.fromkeys(key[1] for key in cells))
-    lengths = sorted({key[2] for key in cells})
+    by_setting, by_task, by_length = zip(*cells, strict=True)
+    settings, tasks = list(dict.fromkeys(by_setting)), list(dict.fromkeys(by_task))
+    lengths = sorted(set(by_length))
     figure, columns = drawing.new_grid(len(settings), 1, drawing.rows_height(tasks), most=2)
     for (panel,), setting in zip(columns, settings, strict=True):
-        values = 100 * np.array(
-            [[cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks]
-        )
+        values = np.full((len(tasks), len(lengths)), np.nan)
+        for (row, task), (column, length) in product(enumerate(tasks), enumerate(lengths)):
+            values[row, column] = 100 * cells.get((setting, task, length), np.nan)
         image = panel.imshow(values, vmin=0, vmax=100, cmap="Blues", aspect="auto")
         for row, column in np.argwhere(~np.isnan(values)):
             value = values[row, column]
             colour = "#fafafa" if value > 60 else "#111111"
             panel.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, size=7)
         drawing.name_rows(panel, tasks)
-        panel.set_xticks(range(len(lengths)), [_format_length(length) for length in lengths])
+        panel.set_xticks(range(len(lengths)), list(map(_format_length, lengths)))
         panel.set(title=setting, xlabel="tokens")
     figure.colorbar(image, ax=figure.axes, label="score (%)")
     return figure
@@ -200,7 +205,7 @@ def _answer(
     else:
         check_int("retrieve-rounds", retrieve_rounds, 1, 10**6)
         causes = list(answer(folder, out, asked, retriever(retrieve_rounds, embed)))
-    lost = [cause for cause in causes if cause]
+    lost = list(filter(None, causes))
     yield (
         f"answered {len(causes) - len(lost)} rows in {out}; score them: agentgym longbench score "
         f"{folder} {out}"
@@ -223,7 +228,7 @@ def _report(
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
     """Write tables and a heat map for episodes of LongContextQA."""
-    episodes = [each for path in logs for each in TrajectoryLog(path)]
+    episodes = list(chain.from_iterable(map(TrajectoryLog, logs)))
     results = [outcome(each) for each in episodes if not each.failure]
     yield from _show(results, out, len(episodes) - len(results))
     yield from describe_failures(episodes)
@@ -236,7 +241,7 @@ def _show(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> It
 
 
 def _split(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
+    return tuple(filter(None, map(str.strip, names.split(","))))
 
 
 _HELP = "AgentLongBench: write its rows, answer them, score the answers."

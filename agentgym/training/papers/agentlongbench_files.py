@@ -97,14 +97,16 @@ class Plan(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = {name.lower(): name for name in LENGTHS}
-        lengths = tuple(names.get(length.lower(), length) for length in self.lengths)
-        object.__setattr__(self, "lengths", lengths)
-        for length in lengths:
+        lengths = []
+        for given in self.lengths:
+            length = names.get(given.lower(), given)
             if length not in LENGTHS and not length.isdigit():
                 raise ValueError(
                     f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got "
                     f"{length!r}"
                 )
+            lengths.append(length)
+        object.__setattr__(self, "lengths", tuple(lengths))
 
     def cells(self) -> list[tuple[str, str]]:
         """Return the (setting, length) pairs, ordered by length."""
@@ -130,17 +132,16 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
         files = {task: folder / TARGETS[task] / f"{task}.jsonl" for task in counts}
-        if all(path.exists() for path in files.values()):
+        if all(map(Path.exists, files.values())):
             yield setting, length, 0
             continue
-        for path in files.values():
-            path.parent.mkdir(parents=True, exist_ok=True)
         lines_so_far: list[str] = []
         with ExitStack() as stack:
-            open_files = {
-                task: stack.enter_context(replacing(path)) for task, path in files.items()
-            }
-            tokens = LENGTHS[length] if length in LENGTHS else int(length)
+            open_files = {}
+            for task, path in files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                open_files[task] = stack.enter_context(replacing(path))
+            tokens = LENGTHS.get(length) or int(length)
             for sample in range(max(counts.values())):
                 rows = make_rows(
                     *(setting, tokens, sample, counts, plan.seed, counter), published=plan.published
@@ -152,8 +153,10 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
-    before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    others = [line for line in before if json.loads(line)["task"] not in tasks]
+    others = []
+    if path.exists():
+        before = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        others = [line for line in before if json.loads(line)["task"] not in tasks]
     write_text(path, "".join([*others, *lines]))
 
 
@@ -184,14 +187,18 @@ def answer(
     with RunLock(out):
         for path in row_files(data):
             for error in _answer_file(path, _answers_to(path, data, out), policy, shorten):
-                silent = silent + 1 if error else 0
-                if error and silent > MAX_SILENT:
+                silent += 1
+                if not error:
+                    silent = 0
+                elif silent > MAX_SILENT:
                     raise error
                 yield str(error or "")
 
 
 def _answers_to(path: Path, data: Path, out: Path) -> Path:
-    return out / (path.name if path == data else path.relative_to(data))
+    if path == data:
+        return out / path.name
+    return out / path.relative_to(data)
 
 
 def _answer_file(
@@ -239,11 +246,11 @@ def _rows_to_score(data: Path, predictions: Path) -> Iterator[tuple[Path, Row]]:
         for row in _answer_rows(file):
             yield folder / TARGETS[row["task"]] / f"{row['task']}.jsonl", row
     if not files:
-        unknown = dict.fromkeys(_MEASURES)
         for published in load_rows(str(data)):
-            known = {name: getattr(published, name) for name in _PUBLISHED_MEASURES}
-            answer = {name: published.fields[name] for name in ("id", "answer")}
-            yield _answers_to(published.path, data, predictions), {**unknown, **known, **answer}
+            measures: dict[str, Any] = dict.fromkeys(_MEASURES)
+            for name in _PUBLISHED_MEASURES:
+                measures[name] = getattr(published, name)
+            yield _answers_to(published.path, data, predictions), {**published.fields, **measures}
 
 
 def _answer_rows(file: Path) -> Iterator[Row]:
@@ -259,27 +266,27 @@ def _answer_rows(file: Path) -> Iterator[Row]:
 def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     """Score a reply to a row."""
     kind = form(row["task"], SETTINGS[row["setting"]]["style"])
-    value = last_tag(reply)
-    points = None if value is None else score_published(kind, row["setting"], row["answer"], value)
-    return LongBenchResult(
-        **{name: row[name] for name in _MEASURES},
-        score=points or 0.0,
-        answered=points is not None,
-    )
+    points, value = None, last_tag(reply)
+    if value is not None:
+        points = score_published(kind, row["setting"], row["answer"], value)
+    return _result(row, points or 0.0, points is not None)
+
+
+def _result(measures: Mapping[str, Any], score: float, answered: bool) -> LongBenchResult:
+    shared = {name: measures[name] for name in _MEASURES}
+    return LongBenchResult(**shared, score=score, answered=answered)
 
 
 def outcome(trajectory: Trajectory) -> LongBenchResult:
     """Return the result of an episode of LongContextQA; `ValueError` if it has not ended."""
-    report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
+    report: Mapping[str, Any] = {}
+    if trajectory.steps:
+        report = trajectory.steps[-1].info["detail"].get("report") or {}
     if "acl_scan" not in report:
         raise ValueError(
             f"the trajectory of seed {trajectory.seed} does not end with a report of LongContextQA"
         )
-    return LongBenchResult(
-        **{name: report[name] for name in _MEASURES},
-        score=float(trajectory.reward),
-        answered=trajectory.terminated,
-    )
+    return _result(report, float(trajectory.reward), trajectory.terminated)
 
 
 def _replies(path: Path) -> dict[str, str]:
@@ -289,10 +296,10 @@ def _replies(path: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             row = json.loads(line)
-            raw = row.get("raw_response")
-            replies[str(row["id"])] = (
-                raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
-            )
+            reply = row.get("raw_response")
+            if not isinstance(reply, str):
+                reply = f"<answer>{row.get('pred_answer', '')}</answer>"
+            replies[str(row["id"])] = reply
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise DamagedFileError(path, f"it is no answer to a row ({error!r})", number) from None
     return replies

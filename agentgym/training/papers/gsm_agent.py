@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import isnan, nan
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,10 +115,11 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """
     report = search_report(trajectory)
     log = report["searches"]
-    turns = {entry["turn"] for entry in log}
-    acts = [
-        step for step in trajectory.steps if step.info.get("context", {}).get("phase") != "summary"
-    ]
+    turns = set(map(itemgetter("turn"), log))
+    acts = []
+    for step in trajectory.steps:
+        if step.info.get("context", {}).get("phase") != "summary":
+            acts.append(step)
     after = _searches_needed(log, report["oracle_documents"])
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
@@ -142,7 +143,9 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     searching = [each for each in outcomes if each.rounds]
 
     def mean(name: str, some: Sequence[SearchResult] = outcomes) -> float:
-        return fmean(map(attrgetter(name), some)) if some else nan
+        if not some:
+            return nan
+        return fmean(map(attrgetter(name), some))
 
     return Metrics(
         Acc=mean("success"),
@@ -159,12 +162,10 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
     """Return the paper's table; unknown values are empty."""
-    return means_table(
-        "GSM-Agent",
-        {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
-        {setting: asdict(metrics(outcomes)) for setting, outcomes in settings.items()},
-        shares=("Acc", "SC", "FF"),
-    )
+    names = dict(zip(Metrics.__slots__, Metrics.__slots__, strict=True))
+    names |= {"TokR": "Tok/R", "Dur": "Dur (s)"}
+    means = {setting: asdict(metrics(outcomes)) for setting, outcomes in settings.items()}
+    return means_table("GSM-Agent", names, means, shares=("Acc", "SC", "FF"))
 
 
 def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
@@ -187,7 +188,9 @@ def _stopped(step: Step) -> bool:
 def _tokens(step: Step, count: Count | None) -> float:
     if step.reply.ids:
         return len(step.reply.ids)
-    return count(step.reply.text) if count else nan
+    if count:
+        return count(step.reply.text)
+    return nan
 
 
 def _gsm(
@@ -205,7 +208,7 @@ def _gsm(
     count: Annotated[bool, "Count tokens with cl100k_base for replies without ids."] = False,
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and a plot of accuracy against the revisit ratio."""
-    by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
+    by_setting = dict(map(_read, settings))
     length = counter("cl100k_base").length if count else None
     with RunLock(out):
         for path in write_report(by_setting, out, nodes, embed, length):
@@ -214,18 +217,14 @@ def _gsm(
         yield from describe_failures(episodes)
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, file = text.partition("=")
-    if not equals or not name or not file:
-        raise ValueError(f"a setting must be name=FILE, got {text!r}")
-    return name, file
-
-
-def _read(name: str, file: str) -> list[Trajectory]:
+def _read(setting: str) -> tuple[str, list[Trajectory]]:
+    name, _, file = setting.partition("=")
+    if not name or not file:
+        raise ValueError(f"a setting must be name=FILE, got {setting!r}")
     trajectories = list(TrajectoryLog(Path(file)))
-    if all(trajectory.failure for trajectory in trajectories):
+    if all(map(attrgetter("failure"), trajectories)):
         raise ValueError(f"setting {name!r}: {file} contains no trajectories")
-    return trajectories
+    return name, trajectories
 
 
 def write_report(
@@ -241,28 +240,28 @@ def write_report(
     """
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    outcomes, paths, points, counts = {}, {}, {}, {}
+    outcomes, paths, points, counts, lacking = {}, {}, {}, {}, []
     for name, episodes in settings.items():
         complete = [each for each in episodes if not each.failure]
         outcomes[name] = [outcome(each, count) for each in complete]
         paths[name] = paths_of(complete, embed, nodes)
         points[name] = figures(paths[name]).Rvst, metrics(outcomes[name]).Acc
         replies = sum(len(each.steps) for each in complete)
-        unreadable = sum(each.unreadable for each in outcomes[name])
+        unreadable = sum(map(attrgetter("unreadable"), outcomes[name]))
         missing = len(episodes) - len(complete)
+        if missing:
+            lacking.append(f"{name} lacks {missing}")
         counts[name] = [str(len(complete)), str(missing), f"{100 * unreadable / replies:.1f}"]
     out.mkdir(parents=True, exist_ok=True)
     summary_file, figure_file = out / "summary.md", out / "revisits.png"
     texts = []
     for title, header, lines in (summary(outcomes), graph_summary(paths)):
-        extended = [[*line, *counts[line[0]]] for line in lines]
-        table = title, [*header, "episodes", "missing", "unreadable (%)"], extended
+        for line in lines:
+            line.extend(counts[line[0]])
+        table = title, [*header, "episodes", "missing", "unreadable (%)"], lines
         texts.append(to_markdown(table) + "\n")
     write_text(summary_file, "\n".join(texts))
     figure = revisits_figure(points)
-    lacking = [
-        f"{name} lacks {missing}" for name, (_, missing, _) in counts.items() if missing != "0"
-    ]
     if lacking:
         drawing.add_note(figure, f"{', '.join(lacking)} episodes")
     drawing.save(figure, figure_file)
@@ -281,13 +280,9 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     for name, (revisit, accuracy) in drawable.items():
         style = {**styles[name], "linestyle": "none"}
         panel.plot(100 * revisit, 100 * accuracy, label=name, **style)
-    most = max((100 * revisit for revisit, _ in drawable.values()), default=0.0)
-    panel.set(
-        xlabel="revisit ratio (%)",
-        ylabel="accuracy (%)",
-        xlim=(-1, 1.15 * most + 5),
-        ylim=(-3, 103),
-    )
+    most = 100 * max(map(itemgetter(0), drawable.values()), default=0.0)
+    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)")
+    panel.set(xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
     panel.grid()
     drawing.add_legend(figure, panel.lines)
     return figure
@@ -314,7 +309,9 @@ def _decompose(
         if policy:
             decompose(problems, out, partial(_ask, PolicyConfig(policy).make("SearchWorld")))
         else:
-            as_folder(read_parts(problems, parts) if parts else problems, out)
+            if parts:
+                problems = read_parts(problems, parts)
+            as_folder(problems, out)
     rejected = Database.of(*load_folder(out), "words").rejected
     yield f"wrote {len(problems)} tasks to {out}; searching can solve {len(problems) - len(rejected)}"
     if rejected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -74,19 +75,15 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         f"LOCA-bench: accuracy by description length, {len(results)} episodes, % with 95 % intervals"
         f"{few_instances(rows)}"
     )
-    tables = [_by_length(title, rows, lengths, {key: percent(shares[key]) for key in shares})]
+    texts = dict(zip(shares, map(percent, shares.values()), strict=True))
+    tables = [_by_length(title, rows, lengths, texts)]
     metrics = {"calls": "tool calls"}
     if all(row.usage for row in results):
-        metrics["trajectory_tokens"] = "trajectory length, tokens"
-        metrics["tool_output_tokens"] = "tool output, tokens"
+        metrics["usage.trajectory_tokens"] = "trajectory length, tokens"
+        metrics["usage.tool_output_tokens"] = "tool output, tokens"
+    groups = group_by(results, "arm", "context", "horizon") | group_by(results, "arm", "context")
     for metric, name in metrics.items():
-        means: dict[tuple[str | int, ...], str] = {}
-        for arm, context in _lines(rows):
-            own = [row for row in results if (row.arm, row.context) == (arm, context)]
-            for length in lengths:
-                at_length = [row for row in own if row.horizon == length]
-                means[arm, context, length] = _format_mean(at_length, metric)
-            means[arm, context] = _format_mean(own, metric)
+        means = {key: f"{fmean(map(attrgetter(metric), own)):,.1f}" for key, own in groups.items()}
         title = f"LOCA-bench: mean {name}, by description length"
         tables.append(_by_length(title, rows, lengths, means))
     return [*tables, *_task_tables(rows, lengths)]
@@ -110,16 +107,9 @@ def _by_length(
         line = [arm or "none", context]
         for length in lengths:
             line += [cells.get((arm, context, length), "")]
-        lines.append([*line, cells[arm, context], *quality(groups[arm, context])])
+        line += [cells.get((arm, context), "")]
+        lines.append([*line, *quality(groups[arm, context])])
     return title, ["arm", "context", *map(_short, lengths), "all", *QUALITY], lines
-
-
-def _format_mean(rows: Sequence[Result], metric: str) -> str:
-    if not rows:
-        return ""
-    if metric == "calls":
-        return f"{fmean(row.calls for row in rows):,.1f}"
-    return f"{fmean(getattr(row.usage, metric) for row in rows):,.1f}"
 
 
 def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
@@ -144,13 +134,15 @@ def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
 
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
-    pairs = {(row.arm, row.context) for row in rows}
+    pairs = group_by(rows, "arm", "context")
     ordered = product(ordered_arms(rows), ordered_contexts(rows))
     return [pair for pair in ordered if pair in pairs]
 
 
 def _short(length: int) -> str:
-    return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
+    if length % 1_000:
+        return str(length)
+    return f"{length // 1_000}K"
 
 
 # Panels of the figure, as (metric, label, scale factor).
@@ -183,7 +175,7 @@ def lengths_figure(results: Sequence[Result]) -> Figure:
             drawing.draw_line(panel, own, intervals, styles[name], scale, shift)
         panel.set(xlabel="description length (tokens)", ylabel=drawing.fit(label, 1.3))
         panel.set_xscale("log")
-        panel.set_ylim(bottom=0 if metric != "success" else -3)
+        panel.set_ylim(bottom=-3 if metric == "success" else 0)
         drawing.set_ticks(panel, lengths, map(_short, lengths))
     drawing.add_line_legend(figure, styles)
     drawing.add_caption(figure, results, ("arm", "context", "horizon"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 # With ten episodes per bin, the half-width of Wilson's interval is at most 26 points.
 _LEAST = 10
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
+_CAUSES = ("premature_halt", "synthesis_error", "lost_leads")
 _MEANS = {
     "lost_leads": "leads lost",
     "reads": "reads",
@@ -69,6 +71,10 @@ class Bin:
     episodes: int
     accuracy: Interval
 
+    @property
+    def solved(self) -> int:
+        return round(self.accuracy.value * self.episodes)
+
 
 def is_lore(episode: Result) -> bool:
     """Report whether an episode of LORE was played to its end."""
@@ -79,11 +85,11 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
     """Return LORE's results by world and label; each label names an arm, a context or both."""
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
-    rows = [
-        row
-        for row in results.everything
-        if is_lore(row) or ((row.missing or row.over_window) and row.world in worlds)
-    ]
+    rows = []
+    for row in results.everything:
+        unplayed = row.missing or row.over_window
+        if is_lore(row) or (unplayed and row.world in worlds):
+            rows.append(row)
     arms = ordered_arms(rows)
     contexts = ordered_contexts(rows)
     by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
@@ -105,7 +111,7 @@ def accuracy(
     Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
     bin includes size 0.
     """
-    step = WIDTHS[by] if width is None else width
+    step = width or WIDTHS[by]
     inside: dict[int, list[Result]] = {}
     for each in episodes:
         if (size := _size(each, by)) is not None:
@@ -121,7 +127,9 @@ def accuracy(
 def _size(episode: Result, by: str) -> int | None:
     if episode.report:
         return int(episode.report[by])
-    return episode.horizon if episode.axis == by else None
+    if episode.axis == by:
+        return episode.horizon
+    return None
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
@@ -141,8 +149,8 @@ def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
 
 def _join(first: Bin, second: Bin) -> Bin:
     episodes = first.episodes + second.episodes
-    solved = sum(round(each.accuracy.value * each.episodes) for each in (first, second))
-    return Bin(first.low, second.high, episodes, wilson(solved, episodes))
+    share = wilson(first.solved + second.solved, episodes)
+    return Bin(first.low, second.high, episodes, share)
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
@@ -162,7 +170,7 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
     table = []
     for (low, high), columns in sorted(bins.items()):
         size = str(low) if low == high else f"{low} to {high}"
-        table.append([size, *(_write_bin(columns.get(name)) for name in arms)])
+        table.append([size, *map(_write_bin, map(columns.get, arms))])
     for name, *cells in zip(QUALITY, *map(quality, arms.values()), strict=True):
         table.append([name, *cells])
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *arms], table
@@ -171,8 +179,7 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
 def _write_bin(each: Bin | None) -> str:
     if each is None:
         return ""
-    solved = round(each.accuracy.value * each.episodes)
-    return f"{solved}/{each.episodes}: {percent(each.accuracy)}"
+    return f"{each.solved}/{each.episodes}: {percent(each.accuracy)}"
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
@@ -180,10 +187,10 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     for name, rows in arms.items():
         there = played(rows)
         failed = [row.report or {} for row in there if not row.success]
-        halted = sum(bool(each.get("premature_halt")) for each in failed)
-        wrong = sum(bool(each.get("synthesis_error")) for each in failed)
-        lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
-        counts = (len(there), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        causes = Counter(chain.from_iterable(filter(each.get, _CAUSES) for each in failed))
+        halted, wrong, lost = map(causes.__getitem__, _CAUSES)
+        other = len(failed) - halted - wrong
+        counts = (len(there), len(failed), halted, wrong, other, lost)
         line = [name, *map(str, counts)]
         for kind in _MEANS:
             values = [row.report[kind] for row in there if row.report]
@@ -209,13 +216,10 @@ def lore_figure(results: Sequence[Result]) -> Figure:
             for rows in arms.values():
                 pair = rows[0].arm, rows[0].context
                 bins = curve(rows, by)
-                drawing.draw_line(
-                    panel,
-                    [(each.low + each.high) / 2 for each in bins],
-                    [each.accuracy for each in bins],
-                    styles[names[pair]],
-                    shift=shifts[pair],
-                )
+                middles = [(each.low + each.high) / 2 for each in bins]
+                intervals = [each.accuracy for each in bins]
+                style, shift = styles[names[pair]], shifts[pair]
+                drawing.draw_line(panel, middles, intervals, style, shift=shift)
             panel.set_xlabel(drawing.fit(label, drawing.panel_width(panel)))
             panel.set(xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()

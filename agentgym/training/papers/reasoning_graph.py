@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from importlib import import_module
+from itertools import filterfalse
 from math import isnan, nan, sqrt
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -47,8 +49,10 @@ class Path:
         for step, node in enumerate(nodes):
             if node not in nodes[:step]:
                 kinds.append("exploration")
+            elif node == nodes[step - 1]:
+                kinds.append("exploitation")
             else:
-                kinds.append("exploitation" if node == nodes[step - 1] else "revisit")
+                kinds.append("revisit")
         return cls(tuple(nodes), tuple(kinds))
 
     @property
@@ -59,7 +63,9 @@ class Path:
     def ratio(self, kind: str) -> float:
         """Return the share of steps of one kind, excluding the first step; NaN if none remain."""
         kinds = self.kinds[1:]
-        return kinds.count(kind) / len(kinds) if kinds else nan
+        if not kinds:
+            return nan
+        return kinds.count(kind) / len(kinds)
 
 
 class ReasoningGraph:
@@ -84,9 +90,9 @@ class ReasoningGraph:
 
     def node(self, query: str) -> int:
         """Return the node with the centroid nearest to a query."""
-        return int(
-            np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1))
-        )
+        (vector,) = unit(self._embed([query]))
+        distances = np.linalg.norm(self.centroids - vector, axis=1)
+        return int(np.argmin(distances))
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
         """Return the path of an episode's searches; requests for further pages stay at the previous
@@ -120,8 +126,8 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     walked = [path for path in paths if path.nodes]
     shares = []
     for kind in KINDS:
-        defined = [share for path in walked if not isnan(share := path.ratio(kind))]
-        shares.append(_mean(defined))
+        ratios = [path.ratio(kind) for path in walked]
+        shares.append(_mean(list(filterfalse(isnan, ratios))))
     return GraphFigures(
         _mean([path.visited for path in walked]),
         _mean(["revisit" in path.kinds for path in walked]),
@@ -130,12 +136,16 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else nan
+    if not values:
+        return nan
+    return fmean(values)
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
     """Return the report of SearchWorld at the end of an episode."""
-    report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
+    report: Mapping[str, Any] = {}
+    if trajectory.steps:
+        report = trajectory.steps[-1].info["detail"].get("report") or {}
     if "oracle_documents" not in report:
         raise ValueError(
             f"the trajectory of seed {trajectory.seed} does not end with a report of SearchWorld"
@@ -149,15 +159,14 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
     `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
     kwargs = json.loads(trajectory.spec).get("kwargs", {})
-    names = {item.name for item in fields(DatabaseOptions)}
+    names = set(map(attrgetter("name"), fields(DatabaseOptions)))
     options = {name: value for name, value in kwargs.items() if name in names}
     return _graph(DatabaseOptions(**options), embed, nodes)
 
 
 @lru_cache(maxsize=4)
 def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> ReasoningGraph:
-    documents = get_database(options).documents
-    texts = [document.content for document in documents]
+    texts = [document.content for document in get_database(options).documents]
     return ReasoningGraph(texts, load_embed(embed) if embed else None, nodes)
 
 
@@ -165,20 +174,19 @@ def paths_of(
     trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None
 ) -> list[Path]:
     """Return each episode's path over the graph of its database."""
-    return [
-        graph_of(trajectory, embed, nodes).path(search_report(trajectory)["searches"])
-        for trajectory in trajectories
-    ]
+    paths = []
+    for trajectory in trajectories:
+        graph = graph_of(trajectory, embed, nodes)
+        paths.append(graph.path(search_report(trajectory)["searches"]))
+    return paths
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
     """Return the paper's table (appendix C.1)."""
-    return means_table(
-        "Agentic reasoning graph",
-        {name: name for name in GraphFigures.__slots__},
-        {setting: asdict(figures(paths)) for setting, paths in settings.items()},
-        shares=set(GraphFigures.__slots__) - {"V"},
-    )
+    names = GraphFigures.__slots__
+    means = {setting: asdict(figures(paths)) for setting, paths in settings.items()}
+    renamed = dict(zip(names, names, strict=True))
+    return means_table("Agentic reasoning graph", renamed, means, shares=set(names) - {"V"})
 
 
 def means_table(
@@ -188,17 +196,18 @@ def means_table(
     shares: Collection[str],
 ) -> Table:
     """Return a table of means per setting; `shares` names the values to show in %."""
-    rows = [
-        [setting, *(_format(row[name], share=name in shares) for name in names)]
-        for setting, row in means.items()
-    ]
+    rows = []
+    for setting, row in means.items():
+        rows.append([setting, *(_format(row[name], share=name in shares) for name in names)])
     return title, ["setting", *names.values()], rows
 
 
 def _format(value: float, *, share: bool) -> str:
     if isnan(value):
         return ""
-    return f"{100 * value:.2f}%" if share else f"{value:.2f}"
+    if share:
+        return f"{100 * value:.2f}%"
+    return f"{value:.2f}"
 
 
 def semantic(texts: Sequence[str]) -> Embed:
