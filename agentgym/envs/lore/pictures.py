@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from math import ceil, cos, radians, sin
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,7 +85,9 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
     for colour, shape in kinds:
         while True:
             radius = among(rng, *RADII)
-            x, y = (among(rng, radius + GAP, SIZE - 1 - radius - GAP) for _ in "xy")
+            first, last = radius + GAP, SIZE - 1 - radius - GAP
+            x = among(rng, first, last)
+            y = among(rng, first, last)
             if all(
                 max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP
                 for other in objects
@@ -102,7 +105,10 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
     for place in range(count):
         colour, shape = colours[below(rng, len(colours))], shapes[below(rng, len(shapes))]
         if place % 2:
-            colour, shape = (target[0], shape) if below(rng, 2) else (colour, target[1])
+            if below(rng, 2):
+                colour = target[0]
+            else:
+                shape = target[1]
         kinds.append((colour, shape))
     return kinds
 
@@ -112,7 +118,7 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
-    picture.putpalette([255, 255, 255, *(part for colour in COLOURS.values() for part in colour)])
+    picture.putpalette([255, 255, 255, *chain(*COLOURS.values())])
     draw = ImageDraw.Draw(picture)
     fills = {colour: place for place, colour in enumerate(COLOURS, 1)}
     for each in objects:
