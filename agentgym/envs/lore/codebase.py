@@ -121,7 +121,8 @@ class Codebase(ReadDocuments):
 
     def _in_use(self) -> tuple[list[str], list[str]]:
         # Unread files may import shared files and the files in `ahead`.
-        programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
+        programs, values, seen = [], [], set()
+        stack = [ROOT, *self.shared, *self.ahead]
         while stack:
             file = stack.pop()
             if file in seen or file in self.imported:

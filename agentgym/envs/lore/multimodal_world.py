@@ -212,7 +212,8 @@ class MultimodalWorld(DocumentWorld):
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
         style = self.style(node)
-        target = list(COLOURS)[below(style, len(COLOURS))], SHAPES[below(style, len(SHAPES))]
+        colour = list(COLOURS)[below(style, len(COLOURS))]
+        target = colour, SHAPES[below(style, len(SHAPES))]
         kinds = [target] * node.content
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))

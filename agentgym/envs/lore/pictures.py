@@ -103,7 +103,8 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
     for place in range(count):
-        colour, shape = colours[below(rng, len(colours))], shapes[below(rng, len(shapes))]
+        colour = colours[below(rng, len(colours))]
+        shape = shapes[below(rng, len(shapes))]
         if place % 2:
             if below(rng, 2):
                 colour = target[0]
@@ -122,15 +123,17 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
     draw = ImageDraw.Draw(picture)
     fills = {colour: place for place, colour in enumerate(COLOURS, 1)}
     for each in objects:
-        x, y, r, fill = each.x, each.y, each.radius, fills[each.colour]
+        x, y, fill = each.x, each.y, fills[each.colour]
+        left, right = x - each.radius, x + each.radius
+        top, bottom = y - each.radius, y + each.radius
         if each.shape == "circle":
-            draw.ellipse((x - r, y - r, x + r, y + r), fill)
+            draw.ellipse((left, top, right, bottom), fill)
         elif each.shape == "square":
-            draw.rectangle((x - r, y - r, x + r, y + r), fill)
+            draw.rectangle((left, top, right, bottom), fill)
         elif each.shape == "triangle":
-            draw.polygon(((x, y - r), (x + r, y + r), (x - r, y + r)), fill)
+            draw.polygon(((x, top), (right, bottom), (left, bottom)), fill)
         else:
-            draw.polygon(((x, y - r), (x + r, y), (x, y + r), (x - r, y)), fill)
+            draw.polygon(((x, top), (right, y), (x, bottom), (left, y)), fill)
     return _png(picture)
 
 
@@ -149,7 +152,8 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
-    width = 2 * ceil((max(x + font.getlength(char) for char, x, _ in places) + _MARGIN) / 2)
+    right = max(x + font.getlength(char) for char, x, _ in places)
+    width = 2 * ceil((right + _MARGIN) / 2)
     picture = Image.new("L", (width, 2 * _MARGIN + len(lines) * _LINE), 255)
     draw = ImageDraw.Draw(picture)
     for char, x, y in places:
@@ -212,7 +216,8 @@ def _size_after(size: tuple[int, int], edit: ImageEdit) -> tuple[int, int]:
     if edit.kind == "stretch":
         return round(width * edit.x), round(height * edit.y)
     if edit.kind == "rotate":
-        c, s = abs(cos(radians(edit.x))), abs(sin(radians(edit.x)))
+        c = abs(cos(radians(edit.x)))
+        s = abs(sin(radians(edit.x)))
         return ceil(width * c + height * s), ceil(width * s + height * c)
     return size
 

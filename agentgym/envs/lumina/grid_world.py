@@ -200,8 +200,11 @@ class GridWorld(World[GridConfig]):
 
     def _next(self, direction: str) -> Cell | None:
         down, right = _MOVES[direction]
-        row, column = self.position[0] + down, self.position[1] + right
-        return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
+        row = self.position[0] + down
+        column = self.position[1] + right
+        if 0 <= row < self.size and 0 <= column < self.size:
+            return row, column
+        return None
 
     def score(self) -> float:
         """Return 1 if `done` was called at the goal within the budget, else 0."""
@@ -309,14 +312,16 @@ def costs_to(goal: Cell, size: int, holes: tuple[Cell, ...], penalty: int) -> ar
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
-    buckets: defaultdict[int, list[int]] = defaultdict(list, {0: [goal[0] * size + goal[1]]})
+    buckets = defaultdict[int, list[int]](list)
+    buckets[0].append(goal[0] * size + goal[1])
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
             # Buckets are processed in order of cost, so the first visit has the lowest cost.
             if costs[cell] < 0:
                 costs[cell] = cost
-                buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
+                price = 1 + penalty * (cell in hole_indices)
+                buckets[cost + price] += _neighbours(cell, size)
         cost += 1
     # An array uses an eighth of the memory of a list.
     return array("i", costs)
@@ -337,9 +342,11 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
     # With these bounds, both ends of the path are on the board.
-    rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
-    down, right = rows, distance - rows
-    top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
+    least, most = max(0, distance - size + 1), min(distance, size - 1)
+    down = int(rng.integers(least, most + 1))
+    right = distance - down
+    top = int(rng.integers(size - down))
+    left = int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
     if rng.random() < 0.5:  # mirror the path
         start, goal = (start[0], goal[1]), (goal[0], start[1])

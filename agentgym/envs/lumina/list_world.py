@@ -110,7 +110,8 @@ class ListWorld(World[ListConfig]):
         first = max(0, self.locked - _DRAWN_LOCKED)
         end = first + _DRAWN
         items = self.items[first:end]
-        width = max(map(len, map(str, (*items, *self.target, len(self.items)))))
+        numbers = (*items, *self.target, len(self.items))
+        width = max(map(len, map(str, numbers)))
         rows = {
             "index ": range(first, first + len(items)),
             "list  ": items,
@@ -159,7 +160,8 @@ class ListWorld(World[ListConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the pops after which the target is still reachable, or `done` at the target."""
-        if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
+        pops = len(self.items) - len(self.target)
+        if self.done or self.turns_left < pops + 1:
             return ()
         if self.items == self.target:
             return (_DONE,)

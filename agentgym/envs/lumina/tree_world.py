@@ -223,7 +223,8 @@ class TreeWorld(World[TreeConfig]):
 
         Nodes are in order of appearance; unseen nodes have empty ids.
         """
-        ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
+        unseen = self.config.nodes - len(self.known)
+        ids = [*self.known, *[""] * unseen]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
