@@ -8,11 +8,11 @@ The medium database contains the small database, and the full database contains 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, product
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -20,7 +20,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name, places_of, shuffled_months
+from agentgym.envs.gsm_agent.facts import owners_of
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
@@ -35,8 +36,6 @@ SIZES = {"full": 1, "medium": 4, "small": 16}
 """The paper's databases; each contains one in this many tasks of Full."""
 # A database with more tasks would not fit into memory.
 MAX_TASKS = 1_000_000
-FIRST_YEAR, YEARS = 1960, 60
-
 _TASKS_PER_PERSON = 6  # a person's name must not identify a task
 _FEWEST_PEOPLE = 12
 # These offsets to the task seeds give each split different problems.
@@ -102,10 +101,8 @@ class Database:
         # Static tasks may lack documents, but the index must not be empty.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
-            index: Lexical | Dense = Lexical.of(texts)
-        else:
-            index = Dense.of(texts, load_embed(search_by))
-        return cls(documents, tasks, index)
+            return cls(documents, tasks, Lexical.of(texts))
+        return cls(documents, tasks, Dense.of(texts, load_embed(search_by)))
 
     @cached_property
     def searchable(self) -> list[int]:
@@ -133,7 +130,7 @@ class Database:
         casts: dict[tuple[str, str], frozenset[str]] = {}
         for task in self.tasks:
             names = ",".join(self.documents[place].name for place in task.documents)
-            people = {name.strip() for name in names.split(",")}
+            people = set(map(str.strip, names.split(",")))
             # Tasks that differ only in their id must be in the same split.
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
@@ -142,16 +139,16 @@ class Database:
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
     """Colour tasks so that no two tasks of the same colour share a person (Welsh and Powell)."""
-    tasks_of: dict[str, list[int]] = {}
+    tasks_of = defaultdict[str, set[int]](set)
     for number, cast in enumerate(casts):
         for person in cast:
-            tasks_of.setdefault(person, []).append(number)
-    degree = [len({other for person in cast for other in tasks_of[person]}) for cast in casts]
-    colours_of: dict[str, set[int]] = {person: set() for person in tasks_of}
+            tasks_of[person].add(number)
+    degree = [len(set().union(*map(tasks_of.__getitem__, cast))) for cast in casts]
+    colours_of = defaultdict[str, set[int]](set)
     colours = [0] * len(casts)
     for number in sorted(range(len(casts)), key=lambda n: (-degree[n], n)):
-        used = set().union(*(colours_of[person] for person in casts[number]))
-        colours[number] = next(c for c in range(len(used) + 1) if c not in used)
+        used = set().union(*map(colours_of.__getitem__, casts[number]))
+        colours[number] = min({*range(len(used) + 1)} - used)
         for person in casts[number]:
             colours_of[person].add(colours[number])
     return colours
@@ -174,21 +171,16 @@ class TaskPool:
             Random(seed).shuffle(order)
             # Taking prefixes of one shuffle makes smaller databases subsets of larger ones.
             numbers += sorted(order[: ceil(len(order) / one_in)])
-        documents = [
-            document
-            for number in numbers
-            for document in (*self.documents[number], *self.decoys[number])
-        ]
+        documents: list[Document] = []
+        for number in numbers:
+            documents += chain(self.documents[number], self.decoys[number])
         documents.sort(key=lambda document: document.id)
-        place = {document.id: k for k, document in enumerate(documents)}
-        tasks = [
-            replace(
-                self.tasks[number],
-                documents=tuple(place[document.id] for document in self.documents[number]),
-            )
-            for number in numbers
-            if number < self.playable
-        ]
+        place = places_of(documents)
+        tasks = []
+        for number in numbers:
+            if number < self.playable:
+                own = tuple(place[document.id] for document in self.documents[number])
+                tasks.append(replace(self.tasks[number], documents=own))
         return documents, tasks
 
 
@@ -198,21 +190,15 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     people = draw_people(options)
     rngs = [Random(_SALTS[options.people] | seed << 32 | number) for number in range(total)]
     problems = [draw_problem(rng, people, options) for rng in rngs]
-    casts = [
-        list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners))
-        for problem in problems
-    ]
-    shared = Counter(person for cast in casts for person in cast)
+    casts = [owners_of(problem.facts.values()) for problem in problems]
+    shared = Counter(chain.from_iterable(casts))
     colours = colour(casts)
-    if max(colours) >= 12 * YEARS:
+    stamps = shuffled_months(seed + 1)
+    if max(colours) >= len(stamps):
         raise ValueError(
             f"tasks={total} needs {max(colours) + 1} different months, but there are "
-            f"only {12 * YEARS}; reduce tasks"
+            f"only {len(stamps)}; reduce tasks"
         )
-    # Shuffle the months; otherwise the earliest months would have the most tasks.
-    months = list(range(12 * YEARS))
-    Random(seed + 1).shuffle(months)
-    stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
     spare = tuple(stamps[max(colours) + 1 :])
     writer = Writer(options.near_duplicates, options.anonymised, spare)
     tasks, documents, decoys = [], [], []
@@ -223,10 +209,12 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
         tasks.append(Task(f"gsm-{number:05d}", question, str(problem.answer)))
-        story = [problem, *_draw_decoys(problem, casts[number], options, rng)]
-        (told, others), *apart = [writer.write(each, stamp, bool(month), rng) for each in story]
+        apart = list(_draw_decoys(problem, casts[number], options, rng))
+        told, others = writer.write(problem, stamp, bool(month), rng)
+        for decoy in apart:
+            others += chain(*writer.write(decoy, stamp, bool(month), rng))
         documents.append(told)
-        decoys.append([*others, *chain.from_iterable(chain(*pair) for pair in apart)])
+        decoys.append(others)
     written = _with_ids([*documents, *decoys], seed)
     return TaskPool(tuple(tasks), written[: len(tasks)], written[len(tasks) :], options.tasks)
 
@@ -234,7 +222,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 def draw_people(options: DatabaseOptions) -> list[str]:
     """Draw the people of a database; raise ValueError if the split has too few names."""
     count = max(_FEWEST_PEOPLE, _task_count(options) // _TASKS_PER_PERSON)
-    names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
+    names = list(map(" ".join, product(FIRST_NAMES, LAST_NAMES)))
     if options.people != "all":
         names = [name for name in names if split_of(name) == options.people]
         if len(names) < count:
@@ -270,32 +258,27 @@ def _with_ids(
     # Ids must not reveal the task.
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
-    return tuple(
-        tuple(
-            replace(document, id=f"{_TYPE.sub('_', document.type)}_{next(left):0{width}d}")
-            for document in some
-        )
-        for some in documents
-    )
+    groups = []
+    for some in documents:
+        group = []
+        for document in some:
+            kind = _TYPE.sub("_", document.type)
+            group.append(replace(document, id=f"{kind}_{next(left):0{width}d}"))
+        groups.append(tuple(group))
+    return tuple(groups)
 
 
-@lru_cache(maxsize=2)
-def _drawn(options: DatabaseOptions) -> TaskPool:
-    return draw_tasks(options)
+_drawn = lru_cache(maxsize=2)(draw_tasks)
 
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
     """Return the cached database for these options; raise ValueError if it cannot be built."""
+    seed = options.database_seed
     if options.data:
-        return _open(options)
-    # Ignore `size` and `search_by`, which do not affect the drawn tasks.
-    drawn = _drawn(replace(options, size="full", search_by="words"))
-    return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
-
-
-def _open(options: DatabaseOptions) -> Database:
-    documents, tasks = load_data(
-        Path(options.data), options.tasks, options.database_seed, options.people
-    )
+        documents, tasks = load_data(Path(options.data), options.tasks, seed, options.people)
+    else:
+        # Ignore `size` and `search_by`, which do not affect the drawn tasks.
+        drawn = _drawn(replace(options, size="full", search_by="words"))
+        documents, tasks = drawn.part(SIZES[options.size], seed)
     return Database.of(documents, tasks, options.search_by)

@@ -43,7 +43,7 @@ def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
     """
     mistakes: list[str] = []
     known = {problem.id for problem in problems}
-    parts: dict[str, Callable[[RawProblem], RawProblem]] = {}
+    parts: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {}
     for record in read_records(path, mistakes):
         name = record.name("id")
         if name not in known:
@@ -52,15 +52,15 @@ def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
             record.refuse("id", "a unique id")
         parts[name] = _read_part(record)
     raise_any(path, mistakes)
-    return [parts[each.id](each) if each.id in parts else each for each in problems]
+    return [_assemble(each, *parts[each.id]) if each.id in parts else each for each in problems]
 
 
-def _read_part(record: InputRecord) -> Callable[[RawProblem], RawProblem]:
+def _read_part(record: InputRecord) -> tuple[str, Sequence[str], Sequence[str]]:
     question = record.text("question")
     premises, documents = record.texts("premises", required=True), record.texts("documents")
     if documents and len(documents) != len(premises):
         record.refuse("documents", f"one document for each of {len(premises)} premises")
-    return lambda problem: _assemble(problem, question, premises, documents)
+    return question, premises, documents
 
 
 class _KeptReplies:
@@ -68,12 +68,14 @@ class _KeptReplies:
         self._path, self._ask = path, ask
         # The same prompt may have several replies.
         self._kept: dict[str, deque[str]] = defaultdict(deque)
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        if not path.exists():
+            return
+        lines = path.read_bytes().splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
             # An interrupted run may leave an incomplete last line.
             path.write_bytes(b"".join(lines[:-1]))
         mistakes: list[str] = []
-        for record in read_records(path, mistakes, may_be_empty=True) if lines else ():
+        for record in read_records(path, mistakes, may_be_empty=True):
             self._kept[record.text("prompt")].append(str(record.fields.get("reply", "")))
         raise_any(path, mistakes)
 
@@ -90,7 +92,7 @@ def _decompose(problem: RawProblem, ask: Ask) -> RawProblem:
     reply = ask(_PROMPTS["take_apart"].format(problem=problem.text))
     try:
         parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
-        question, premises = str(parts["question"]), [str(each) for each in parts["premises"]]
+        question, premises = str(parts["question"]), list(map(str, parts["premises"]))
     # The reply may not be in the expected format.
     except (ValueError, KeyError, TypeError, RecursionError):
         why = f"the model's reply has no question and premises: {reply[:100]!r}"
@@ -108,7 +110,9 @@ def _decompose(problem: RawProblem, ask: Ask) -> RawProblem:
 def _assemble(
     problem: RawProblem, question: str, premises: Sequence[str], documents: Sequence[str]
 ) -> RawProblem:
-    why = why_unclear(question) or ("" if premises else "it has no premises")
+    why = why_unclear(question)
+    if not premises and not why:
+        why = "it has no premises"
     return replace(
         problem,
         question=question,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 from typing import Any
 
-from agentgym.envs.gsm_agent.facts import Fact
+from agentgym.envs.gsm_agent.facts import Fact, owners_of
 from agentgym.envs.gsm_agent.narration import Narrator
-from agentgym.envs.gsm_agent.vocabulary import MONTHS, ROLES
+from agentgym.envs.gsm_agent.vocabulary import MONTHS, ROLES, capital
 from agentgym.envs.reading import load_texts
 
 _TEXTS = load_texts(__file__, "genres")
@@ -19,10 +20,7 @@ _MARKS: Mapping[str, Sequence[str]] = _TEXTS["marks"]
 _GENRES: Mapping[str, Mapping[str, Any]] = _TEXTS["genres"]
 _KINDS = tuple(_GENRES)
 _FIELD = re.compile(r"\{(\w+)\}")
-_FILLERS = {
-    kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
-    for kind, genre in _GENRES.items()
-}
+_YEARS = range(1960, 2020)
 # Only this share of documents with names states the month, so searching for a month is not enough.
 _DATED = 0.5
 
@@ -46,7 +44,10 @@ class Document:
         """Format a search result."""
         metadata = {"date": self.timestamp, "name": self.name, "type": self.type}
         about = "; ".join(f"{key}: {value}" for key, value in metadata.items() if value)
-        return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
+        head = f"[{self.id}]"
+        if about:
+            head += f" {about}"
+        return f"{head}\n{self.content}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,18 @@ class Task:
     static_only: str = ""
 
 
+def places_of(documents: Sequence[Document]) -> dict[str, int]:
+    """Map the ids of documents to their indices."""
+    return {document.id: place for place, document in enumerate(documents)}
+
+
+def shuffled_months(seed: int) -> list[str]:
+    """Return all months as timestamps, in random order, so that no month has the most tasks."""
+    months = [f"{year}-{month:02d}" for year, month in product(_YEARS, range(1, 13))]
+    Random(seed).shuffle(months)
+    return months
+
+
 def month_name(timestamp: str) -> str:
     """Convert `1990-05` to `May 1990`; return other strings unchanged."""
     year, _, month = timestamp.partition("-")
@@ -73,19 +86,14 @@ def month_name(timestamp: str) -> str:
 
 
 def write_document(
-    facts: Sequence[Fact],
-    timestamp: str,
-    town: str,
-    anonymous: bool,
-    rng: Random,
-    mark: str = "",
+    facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random, mark: str = ""
 ) -> Document:
     """Write a document, without an id, that states the facts of a premise.
 
     If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark` adds
     a sentence that calls the number corrected or outdated.
     """
-    people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
+    people = owners_of(facts)
     kind = rng.choice(_KINDS)
     genre = _GENRES[kind]
     names = {}
@@ -93,11 +101,11 @@ def write_document(
         names[people[0]] = "I" if genre["voice"] == "I" else f"the {rng.choice(ROLES)}"
     lines = bool(genre.get("lines"))
     narrator = Narrator(rng, names, genre["leads"], lines)
-    told = [narrator.write(fact) for fact in facts]
+    told = list(map(narrator.write, facts))
     if mark:
         told.insert(rng.choice((0, len(told))), rng.choice(_MARKS[mark]))
-    fillers = rng.sample(_FILLERS[kind], rng.randint(1, 3))
-    sentences = [text.format(*(_word(slot, rng) for slot in slots)) for text, slots in fillers]
+    fillers = rng.sample(genre["fillers"], rng.randint(1, 3))
+    sentences = [_FIELD.sub(lambda slot: _word(slot[1], rng), filler) for filler in fillers]
     place = rng.randint(0, len(sentences))
     gap = "\n" if lines else " "
     sentences[place:place] = [gap.join(told)]
@@ -109,8 +117,5 @@ def write_document(
 
 
 def _word(slot: str, rng: Random) -> str:
-    words = _SLOTS.get(slot)
-    if words:
-        return rng.choice(words)
     word = rng.choice(_SLOTS[slot.lower().rstrip("2")])
-    return word if slot.islower() else f"{word[0].upper()}{word[1:]}"
+    return word if slot.islower() else capital(word)

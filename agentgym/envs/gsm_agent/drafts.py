@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -80,7 +81,9 @@ class Draft:
         """Draw an unused number in [low, high], usually small and round, or raise DeadEndError."""
         for _ in range(30):
             # A log-uniform distribution favours small numbers.
-            number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
+            number = 0
+            if 0 < low <= high:
+                number = int(low * ((high + 1) / low) ** self.rng.random())
             number -= number % self.rng.choice((1, 1, 5, 12))
             if low <= number <= high and number not in self._numbers:
                 self._numbers.add(number)
@@ -126,23 +129,26 @@ class Draft:
         if budget == 1:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
-        schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
+        schemas = self.story.schemas.get(term.frame)
         # If `asked` is set, the last relation must use a quantity drawn by `far`.
-        if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
+        free = most >= _ROOM * budget and not (self.asked and budget == 2)
+        if schemas and free and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
 
     def compose(self, term: Blank, schema: Relation, budget: int, most: int) -> int:
         """Define a quantity in terms of other quantities and return its value."""
-        first, *rest = [Blank(term.owner, frame, term.item) for frame in schema.sources]
-        last = rest[0] if rest else first
+        terms = [term._replace(frame=frame) for frame in schema.sources]
+        first, last = terms[0], terms[-1]
         if schema.kind == "convert":
             factor = CONVERSIONS[first.quantity.unit, term.quantity.unit]
             values = [self.count(first, budget, most // factor)]
         elif schema.kind in ("sum", "around"):
             values = self.split(first, last, budget, most)
         else:
-            each = min(60, most // (_ROOM // 4 * budget)) if schema.kind == "product" else 1
+            each = 1
+            if schema.kind == "product":
+                each = min(60, most // (_ROOM // 4 * budget))
             whole = self.count(first, budget - 1, most // max(each, 1))
             numbers = {
                 "product": range(2, each + 1),
@@ -156,14 +162,16 @@ class Draft:
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
-        sources = tuple(Blank(term.owner, frame, term.item).quantity for frame in schema.sources)
+        sources = tuple(blank.quantity for blank in terms)
         return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
     def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
         """Define two quantities with `budget` premises in total and return both values."""
         part = self.rng.randint(1, budget - 1)
-        rooms = [max(20, most * some // budget) for some in (part, budget - part)]
-        return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
+        values = []
+        for term, premises in ((first, part), (last, budget - part)):
+            values.append(self.count(term, premises, max(20, most * premises // budget)))
+        return values
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
         """Define a quantity relative to another, which is defined with `budget - 1` premises."""
@@ -182,7 +190,9 @@ class Draft:
         """Define a quantity relative to a known quantity with the same unit."""
         if unit_of(term.frame) != unit_of(source.frame):
             raise DeadEndError
-        usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
+        if term.frame == AGE:
+            kinds = ("more", "fewer", "times")
+        usable = list(kinds)
         self.rng.shuffle(usable)
         # Fall back to `fewer`, because the value may not be divisible by any available number.
         for kind in (*usable, "fewer"):
@@ -210,13 +220,11 @@ class Draft:
             # Usually change the person and the item, so that the quantity requires another search.
             owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
             way = self.rng.random()
-            if frame == AGE or way < 0.15:
-                pass
-            elif way < 0.35:
-                item = self.rng.choice(self.story.items)
-            else:
-                frame = self.rng.choice(frames)
-                item = self.rng.choice(self.story.items) if way > 0.55 else item
+            if term.frame != AGE:
+                if way >= 0.35:
+                    frame = self.rng.choice(frames)
+                if 0.15 <= way < 0.35 or way > 0.55:
+                    item = self.rng.choice(self.story.items)
             # Avoid quantities that share a schema, because their values could be inconsistent.
             linked = self.story.linked.get(frame, (frame,))
             near = {Blank(owner, each, item).quantity for each in linked}
@@ -227,23 +235,24 @@ class Draft:
     def step(self, kind: str, value: int, most: int) -> int | None:
         """Draw a number for a relation; return None if no number fits."""
         try:
-            if kind in ("more", "fewer"):
-                room = most - value if kind == "more" else value - 2
-                return self.number(2, min(room, max(150, most // 8)))
-            if kind in ("times", "part", "rest"):
-                most_times = most // value if kind == "times" else 5
-                numbers = range(3 if kind == "rest" else 2, min(most_times, 5) + 1)
-                divides = kind == "times"
-                return self.pick(n for n in numbers if divides or (value % n == 0 and value > n))
-            room = 100 * most // value - 100 if kind == "raise" else 95
-            percents = range(5, min(room, 95) + 1, 5)
-            return self.pick(n for n in percents if value * n % 100 == 0)
+            rooms = {"more": most - value, "fewer": value - 2}
+            if kind in rooms:
+                return self.number(2, min(rooms[kind], max(150, most // 8)))
+            if kind == "times":
+                return self.pick(range(2, min(most // value, 5) + 1))
+            least = {"part": 2, "rest": 3}
+            if kind in least:
+                return self.pick(_divisors(value, range(least[kind], 6)))
+            room = 95
+            if kind == "raise":
+                room = min(room, 100 * most // value - 100)
+            return self.pick(n for n in range(5, room + 1, 5) if value * n % 100 == 0)
         except DeadEndError:
             return None
 
     def start(self, budget: int) -> Blank:
         """Draw a quantity for the question."""
-        frames = [frame for some in self.story.frames.values() for frame in some]
+        frames = list(chain.from_iterable(self.story.frames.values()))
         if budget == 2 and self.asked:
             # Documents with the same unit of measure would share a word.
             frames = list(self.story.frames[""])
@@ -264,7 +273,8 @@ class Draft:
         if kind in ASKS:
             schema = self.rng.choice([ask for ask in self.story.asks if ask.kind == kind])
             wording = self.rng.choice(schema.texts)
-            first, last = (first._replace(frame=frame) for frame in schema.sources)
+            whole, part = schema.sources
+            first, last = first._replace(frame=whole), first._replace(frame=part)
             if kind == "change":
                 # Draw the price first, because the payment must exceed the price.
                 first, last = last, first
@@ -275,7 +285,8 @@ class Draft:
             first = first._replace(frame=self.rng.choice(self.story.frames[""]))
             last = first._replace(frame=self.rng.choice(SHARERS))
         elif kind == "excess":
-            first = first._replace(frame=self.rng.choice(_with_items(self.story.frames[""])))
+            kinds = [frame for frame in self.story.frames[""] if frame.startswith("{i}")]
+            first = first._replace(frame=self.rng.choice(kinds))
             last = first._replace(item=self.rng.choice(self.story.items))
         else:
             last = first._replace(owner=self.cast[1])
@@ -283,9 +294,10 @@ class Draft:
 
     def ask(self, *terms: Blank) -> None:
         """Record the quantities in the question and, if needed, the words of the question."""
-        self._asked.update(term.quantity for term in terms)
+        quantities = [term.quantity for term in terms]
+        self._asked.update(quantities)
         if self.asked:
-            self.asked = frozenset(words_of(term.quantity for term in terms))
+            self.asked = frozenset(words_of(quantities))
 
     def pair(
         self, kind: str, first: Blank, last: Blank, budget: int, most: int, wording: str
@@ -302,7 +314,7 @@ class Draft:
                 "change": range(value + 1, value + 100),
                 "share": _divisors(value),
                 "percentage": [value * n // 100 for n in range(5, 100) if value * n % 100 == 0],
-                "ratio": [n for n in range(2, value) if value % n == 0],
+                "ratio": _divisors(value, range(2, value)),
                 "average": range(_LEAST + (value + _LEAST) % 2, value + 60, 2),
             }
             values = [value, self.leaf(last, numbers[kind])]
@@ -311,12 +323,8 @@ class Draft:
         return Question(kind, (first.quantity, last.quantity), wording)
 
 
-def _with_items(frames: Sequence[str]) -> list[str]:
-    return [frame for frame in frames if frame.startswith("{i}")]
-
-
-def _divisors(value: int) -> list[int]:
-    return [n for n in range(2, 41) if value % n == 0 and value > n]
+def _divisors(value: int, numbers: Iterable[int] = range(2, 41)) -> list[int]:
+    return [n for n in numbers if value % n == 0 and value > n]
 
 
 class DeadEndError(Exception):

@@ -6,8 +6,9 @@ terms of other quantities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from agentgym.envs.gsm_agent.stories import Parts, parts_of, unit_of
@@ -62,6 +63,7 @@ class Fact:
         if self.kind == "is":
             return number
         first, last = values[0], values[-1]
+        units = self.sources[0].unit, self.target.unit
         results = {
             "more": (first + number, 1),
             "fewer": (first - number, 1),
@@ -76,20 +78,26 @@ class Fact:
             "product": (first * last, 1),
             "quotient": (first, last),
             "around": (2 * (first + last), 1),
-            "convert": (first * self._factor, 1),
+            "convert": (first * CONVERSIONS.get(units, 0), 1),
         }
-        value, divisor = results[self.kind]
-        return value // divisor if divisor and value % divisor == 0 else None
-
-    @property
-    def _factor(self) -> int:
-        units = (self.sources[0].unit, self.target.unit) if self.sources else ("", "")
-        return CONVERSIONS.get(units, 0)
+        return divide(*results[self.kind])
 
     @property
     def owners(self) -> tuple[str, ...]:
         """The owners of all quantities of the fact, starting with the owner of the target."""
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
+
+
+def owners_of(facts: Iterable[Fact]) -> tuple[str, ...]:
+    """Return the owners of all quantities of the facts, in order of occurrence."""
+    return tuple(dict.fromkeys(chain.from_iterable(fact.owners for fact in facts)))
+
+
+def divide(value: int, divisor: int) -> int | None:
+    """Return the quotient, or None if it is not a whole number."""
+    if divisor == 0 or value % divisor != 0:
+        return None
+    return value // divisor
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
@@ -111,7 +119,9 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
         else:
             numbers = [values.get(source) for source in fact.sources]
             present = [number for number in numbers if number is not None]
-            values[quantity] = fact.value(present) if len(present) == len(numbers) else None
+            values[quantity] = None
+            if len(present) == len(numbers):
+                values[quantity] = fact.value(present)
     return values[target]
 
 

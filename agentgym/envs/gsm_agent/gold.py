@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import filterfalse
 from typing import Any
 
 from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.documents import Task, month_name
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
@@ -52,8 +53,10 @@ class GoldPlay:
         # Problems that could not be decomposed have no documents.
         if not self.problem.documents:
             return list(self.problem.premises)
-        shown = [place for place in self.problem.documents if place not in self._missing]
-        return [self.database.documents[place].show() for place in shown]
+        own = self.problem.documents
+        return [
+            self.database.documents[place].show() for place in own if place not in self._missing
+        ]
 
     def _record(self) -> None:
         self.known.record(self.problem, self._shown_texts(), len(self._missing))
@@ -71,10 +74,13 @@ class GoldPlay:
     def _choose(self, shown: str) -> None:
         """Switch to the data set that contains the shown texts; data sets may share questions."""
         tasks = _played[self.problem.question]
-        for options, problem in tasks if shown and len(tasks) > 1 else ():
+        if not shown or len(tasks) == 1:
+            return
+        for options, problem in tasks:
             documents = get_database(options).documents
-            own = [documents[place].show() for place in problem.documents] or problem.premises
-            texts = own if self.static else [document.show() for document in documents]
+            texts: Iterable[str] = map(Document.show, documents)
+            if self.static:
+                texts = [documents[place].show() for place in problem.documents] or problem.premises
             if any(text in shown for text in texts):
                 if (options, problem) != (self.config.database_options, self.problem):
                     self._take(options, problem)
@@ -95,6 +101,7 @@ class GoldPlay:
             self._see("\n\n".join(self.known.texts))
 
 
+@dataclass(frozen=True, eq=False)
 class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 
@@ -104,16 +111,11 @@ class GoldSearches(Sequence[ToolCall]):
     `following` contains the documents on the next page of the last search.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        task: Task,
-        known: GoldKnowledge,
-        following: Collection[int],
-        missing: Collection[int],
-    ) -> None:
-        self._database, self._task, self._known = database, task, known
-        self._following, self._missing = following, sorted(missing)
+    database: Database
+    task: Task
+    known: GoldKnowledge
+    following: Collection[int]
+    missing: Collection[int]
 
     def __contains__(self, call: object) -> bool:
         if not isinstance(call, ToolCall):
@@ -121,19 +123,19 @@ class GoldSearches(Sequence[ToolCall]):
         query = call.arguments.get("query")
         page: Collection[int] = ()
         if call.name == "next_page":
-            page = self._following
+            page = self.following
         elif isinstance(query, str) and query.strip():
-            page = self._database.index.best(query, PAGE)
-        return not set(self._missing).isdisjoint(page) or call in tuple(iter(self))
+            page = self.database.index.best(query, PAGE)
+        return not set(self.missing).isdisjoint(page) or call in tuple(iter(self))
 
     def __iter__(self) -> Iterator[ToolCall]:
-        for place in self._missing:
+        for place in sorted(self.missing):
             ranks = self._ranks(place)
             if not ranks:
                 continue
             query = min(ranks, key=lambda each: ranks[each] // PAGE)
-            shown = self._known.cursor if self._known.last == query else 0
-            if 0 < shown <= ranks[query] // PAGE:
+            page = ranks[query] // PAGE
+            if self.known.last == query and 0 < self.known.cursor <= page:
                 yield ToolCall("next_page", {})
             else:
                 yield ToolCall("search", {"query": query})
@@ -141,7 +143,7 @@ class GoldSearches(Sequence[ToolCall]):
     def _ranks(self, place: int) -> dict[str, int]:
         ranks: dict[str, int] = {}
         for query in self._queries(place):
-            found = self._database.index.best(query, PAGE * PAGES)
+            found = self.database.index.best(query, PAGE * PAGES)
             if place in found:
                 ranks[query] = found.index(place)
             if ranks.get(query, PAGE) < PAGE:
@@ -149,18 +151,15 @@ class GoldSearches(Sequence[ToolCall]):
         return ranks
 
     def _queries(self, place: int) -> Iterator[str]:
-        documents = self._database.documents
-        shown = [documents[each] for each in self._task.documents if each not in self._missing]
+        documents = self.database.documents
+        texts = [self.task.question]
+        for each in self.task.documents:
+            if each not in self.missing:
+                texts.append(documents[each].content)
         missing = documents[place]
         month = month_name(missing.timestamp)
-        words = missing.content.replace(month, "").split()
-        plain = " ".join(word for word in words if not _DIGIT.search(word))
-        texts = (
-            self._task.question,
-            *(document.content for document in shown),
-            f"{month} {NUMBER_WORDS.sub('', plain)}",
-            missing.content,
-        )
+        plain = " ".join(filterfalse(_DIGIT.search, missing.content.replace(month, "").split()))
+        texts += [f"{month} {NUMBER_WORDS.sub('', plain)}", missing.content]
         for text in texts:
             yield " ".join(text.split())[:MAX_QUERY_CHARS]
 
@@ -168,4 +167,4 @@ class GoldSearches(Sequence[ToolCall]):
         return tuple(iter(self))[index]
 
     def __len__(self) -> int:
-        return sum(1 for _ in iter(self))
+        return len(tuple(iter(self)))

@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from agentgym.envs.gsm_agent.documents import Task, month_name
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, owners_of
 from agentgym.envs.gsm_agent.narration import read_facts
 from agentgym.envs.gsm_agent.questions import Question, read_question
 from agentgym.text.messages import ToolCall
@@ -27,10 +28,7 @@ PAGES = 20
 # only first pages, because most documents are on a first page.
 DEPTHS = (1, 4, PAGES)
 
-_SHOWN = re.compile(
-    r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n",
-    re.MULTILINE,
-)
+_SHOWN = re.compile(r"^\[[^\]\n]+\] date: ([^;\n]*); name: ([^;\n]*); type: [^\n]*\n", re.MULTILINE)
 _MISSING = re.compile(r"Still missing: (?:(nothing)|(not known)|([0-9]+) documents?)")
 _READ = "Document of the task that was read: "
 _KNOWN = re.compile(r"(?P<target>[^=]+) = (?P<terms>.+)")
@@ -93,18 +91,17 @@ class SearchKnowledge:
         """Add relevant facts from search results."""
         if self.question is None:
             return
-        heads = list(_SHOWN.finditer(shown))
         people = {target.owner for target in self.question.targets}
         candidates: list[Fact] = []
-        for head, after in zip(heads, [*heads[1:], None], strict=False):
-            names, month = tuple(head["name"].split(", ")), month_name(head["date"])
+        _, *parts = _SHOWN.split(shown)
+        for date, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            names, month = tuple(name.split(", ")), month_name(date)
             # A question without a month is about people who occur in no other task.
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
-                text = shown[head.end() : after.start() if after else None]
                 candidates += read_facts(text.rstrip(), names)
-        people.update(owner for fact in self.facts.values() for owner in fact.owners)
+        people.update(owners_of(self.facts.values()))
         # Search again, because a new fact may name another person.
         while fresh := [
             fact
@@ -115,21 +112,23 @@ class SearchKnowledge:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
         # Drop queries for known quantities, to shorten the state.
-        open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
-        self.pages = {
-            query: count
-            for query, count in self.pages.items()
-            if query in open_queries or query == self.last
-        }
+        kept = {self.last}
+        for quantity in self.missing():
+            kept.update(self.queries(quantity))
+        self.pages = {query: count for query, count in self.pages.items() if query in kept}
 
     def answer(self) -> str | None:
         """Return the answer if it follows from the facts."""
-        value = self.question.answer(self.facts) if self.question else None
+        if self.question is None:
+            return None
+        value = self.question.answer(self.facts)
         return None if value is None else str(value)
 
     def missing(self) -> list[Quantity]:
         """List the unknown quantities that the answer depends on."""
-        return open_quantities(self.facts, self.question.targets) if self.question else []
+        if self.question is None:
+            return []
+        return open_quantities(self.facts, self.question.targets)
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
         """Return search queries that may find a quantity, starting with the best query."""
@@ -183,7 +182,9 @@ class SearchKnowledge:
             raise ValueError(f"this is not a valid search state: {list(lines)!r}")
         first, *facts, _, pages, last = lines
         month = first.removeprefix("Month: ")
-        known = cls(question, "" if month == "not known" else month)
+        known = cls(question)
+        if month != "not known":
+            known.month = month
         known.facts = dict(map(_read, facts))
         known.read_searches(pages, last)
         return known
@@ -216,14 +217,16 @@ class GoldKnowledge(SearchKnowledge):
         """Do nothing, because search results do not reveal which documents the task requires."""
 
     def answer(self) -> str | None:
-        return (self.solution or None) if self.missing_count == 0 else None
+        if self.missing_count != 0:
+            return None
+        return self.solution or None
 
     def lines(self) -> Iterator[str]:
-        yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
+        for text in self.texts:
+            yield f"{_READ}{json.dumps(text, ensure_ascii=False)}"
         count = self.missing_count
-        some = f"{count} document{'' if count == 1 else 's'}"
-        missing = {None: "not known", 0: "nothing"}.get(count, some)
-        yield f"Still missing: {missing}"
+        few = {None: "not known", 0: "nothing", 1: "1 document"}
+        yield f"Still missing: {few.get(count, f'{count} documents')}"
         yield from self.search_lines()
 
     @classmethod
@@ -234,7 +237,8 @@ class GoldKnowledge(SearchKnowledge):
         if match is None or not all(text.startswith(_READ) for text in texts):
             raise ValueError(f"this is not a valid search state: {list(lines)!r}")
         known = cls(None, texts=tuple(json.loads(text.removeprefix(_READ)) for text in texts))
-        known.missing_count = None if match[2] else int(match[3] or 0)
+        if not match[2]:
+            known.missing_count = int(match[3] or 0)
         known.read_searches(pages, last)
         return known
 
@@ -253,8 +257,8 @@ def _read(line: str) -> tuple[Quantity, Fact]:
     match = _KNOWN.fullmatch(line)
     if match is None:
         raise ValueError(f"this is not a fact: {line[:100]!r}")
-    (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
-    sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
+    (target,) = starmap(Quantity, _QUANTITY.findall(match["target"]))
+    sources = tuple(starmap(Quantity, _QUANTITY.findall(match["terms"])))
     terms = _QUANTITY.sub("Q", match["terms"])
     number = _NUMBER.search(terms)
     kind = _KINDS.get(_NUMBER.sub("N", terms))

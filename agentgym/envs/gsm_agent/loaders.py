@@ -6,14 +6,15 @@ dataset. If the data contain mistakes, a single error lists all of them and noth
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name, places_of, shuffled_months
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.user_data.records import (
     InputRecord,
@@ -26,8 +27,6 @@ from agentgym.envs.gsm_agent.user_data.templates import load_templates
 from agentgym.envs.gsm_agent.user_data.vetting import vet
 from agentgym.world.splits import split_of
 
-_ABOUT = ("timestamp", "name", "type")
-_YEARS = range(1960, 2020)
 _REDRAWS = 50  # a template with few variants may repeat a problem
 
 
@@ -46,11 +45,8 @@ def load_data(
 
 def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
     """Load problems as `load_data` does, but reject a folder with documents."""
-    if (
-        path.suffix == ".toml"
-        or any((path / "symbolic").glob("*.toml"))
-        or any(path.glob("*.toml"))
-    ):
+    templates = [*path.glob("*.toml"), *path.glob("symbolic/*.toml")]
+    if templates or path.suffix == ".toml":
         return draw_problems(path, tasks, seed, people)
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files or not path.exists():
@@ -58,7 +54,7 @@ def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") ->
             f"data {str(path)!r} contains no tasks; give a GSM8K JSONL file, or a folder with such files, "
             "TOML templates, or tasks.jsonl and documents.jsonl"
         )
-    return [problem for file in files for problem in load_gsm8k(file)]
+    return list(chain.from_iterable(map(load_gsm8k, files)))
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
@@ -69,13 +65,14 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
     problems, mistakes = [], list[str]()
     for record in read_records(path, mistakes):
         text, solution = record.text("question").strip(), record.text("answer")
-        value = parse_number(solution) if MARK in solution else None
-        if solution and value is None:
+        value = parse_number(solution)
+        if solution and (value is None or MARK not in solution):
             record.refuse("answer", "a number after the last ####")
-        number = record.where.rpartition(" ")[2]
-        problems.append(take_apart(f"{path.stem}-{number}", text, str(value)) if text else None)
+        if text:
+            number = record.where.rpartition(" ")[2]
+            problems.append(take_apart(f"{path.stem}-{number}", text, str(value)))
     raise_any(path, mistakes)
-    return [problem for problem in problems if problem]
+    return problems
 
 
 def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawProblem]:
@@ -119,7 +116,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
 
 def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], list[Task]]:
     names = [frozenset((*problem.names, problem.id.partition("#")[0])) for problem in problems]
-    shared = Counter(name for some in names for name in some)
+    shared = Counter(chain.from_iterable(names))
     months = _choose_months(names, seed)
     rng = Random(seed)
     numbers = list(range(sum(len(problem.premises) for problem in problems)))
@@ -129,36 +126,38 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
     tasks: list[Task] = []
     places: list[list[str]] = []
     for problem, some, stamp in zip(problems, names, months, strict=True):
-        unclear = problem.unclear or ("" if stamp else "too many other tasks are about the same")
+        unclear = problem.unclear
+        if not unclear and not stamp:
+            unclear = "too many other tasks are about the same"
         texts = () if unclear else problem.documents or problem.premises
         own = [_write_note(f"note_{numbers.pop():05d}", text, stamp, problem) for text in texts]
         question = " ".join(problem.question.split())
         if texts and any(shared[name] > 1 for name in some):
-            heading = (*problem.names, month_name(stamp)) if problem.exact else (month_name(stamp),)
+            heading = [month_name(stamp)]
+            if problem.exact:
+                heading = [*problem.names, *heading]
             question = f"{', '.join(heading)}: {question}"
         documents += own
         places.append([document.id for document in own])
         premises = problem.premises if texts else (problem.text,)
         tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
     documents.sort(key=lambda document: document.id)
-    place = {document.id: number for number, document in enumerate(documents)}
-    return documents, [
-        replace(task, documents=tuple(place[name] for name in own))
-        for task, own in zip(tasks, places, strict=True)
-    ]
+    place = places_of(documents)
+    for number, ids in enumerate(places):
+        tasks[number] = replace(tasks[number], documents=tuple(map(place.__getitem__, ids)))
+    return documents, tasks
 
 
 def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
-    months = [f"{year}-{month:02d}" for year in _YEARS for month in range(1, 13)]
-    Random(seed + 1).shuffle(months)
-    taken: dict[str, set[str]] = {}
+    months = shuffled_months(seed + 1)
+    taken = defaultdict[str, set[str]](set)
     chosen = []
     for some in names:
-        used = set().union(*(taken.get(name, ()) for name in some))
+        used = set().union(*map(taken.__getitem__, some))
         free = next((month for month in months if month not in used), "")
         chosen.append(free)
         for name in some:
-            taken.setdefault(name, set()).add(free)
+            taken[name].add(free)
     return chosen
 
 
@@ -199,17 +198,16 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     # The file of documents may be empty if searching cannot solve any task.
     records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
     documents = sorted(map(_read_document, records), key=lambda document: document.id)
-    _check_ids("documents.jsonl", (document.id for document in documents), mistakes)
-    place = {document.id: number for number, document in enumerate(documents)}
-    records = read_records(folder / "tasks.jsonl", mistakes)
-    tasks = [_read_task(record, place) for record in records]
-    _check_ids("tasks.jsonl", (task.id for task in tasks), mistakes)
+    _check_ids("documents.jsonl", documents, mistakes)
+    place = places_of(documents)
+    tasks = [_read_task(record, place) for record in read_records(folder / "tasks.jsonl", mistakes)]
+    _check_ids("tasks.jsonl", tasks, mistakes)
     raise_any(folder, mistakes)
     return documents, tasks
 
 
-def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
-    for name, count in Counter(ids).items():
+def _check_ids(file: str, items: Sequence[Document | Task], mistakes: list[str]) -> None:
+    for name, count in Counter(item.id for item in items).items():
         if count > 1 and name:
             mistakes.append(f"{file}, field id: expected unique ids, {name!r} occurs {count} times")
 
@@ -219,7 +217,7 @@ def _read_document(record: InputRecord) -> Document:
     if not isinstance(about, dict):
         record.refuse("metadata", "an object")
         about = {}
-    metadata = (str(about.get(key, "")) for key in _ABOUT)
+    metadata = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
     return Document(record.name("id"), record.text("content"), *metadata)
 
 

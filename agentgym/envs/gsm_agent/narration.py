@@ -6,35 +6,34 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, product
 from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity
 from agentgym.envs.gsm_agent.stories import (
     AGE,
-    PARTICIPLE,
     PAST,
     STORIES,
     Parts,
     Relation,
     is_rate,
     is_tail,
+    parts_of,
     split_item,
 )
-from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, ROLES, pronouns
+from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, ROLES, capital, pronouns
 from agentgym.envs.reading import load_texts
 
 _TEXTS = load_texts(__file__, "wordings")
 _LEADS: Sequence[str] = _TEXTS["leads"]
-_WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    name: table for name, table in _TEXTS.items() if name not in ("leads", "questions")
-}
+_WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = _TEXTS
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
 # Match long leading phrases first, because some of them begin with a shorter leading phrase.
 _ALL_LEADS = sorted(
-    {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
-)[::-1]
+    chain(_LEADS, *(genre["leads"] for genre in _GENRES["genres"].values())), key=len, reverse=True
+)
+_LEAD = re.compile(rf"\A(?:{'|'.join(map(re.escape, _ALL_LEADS))})?\s*")
 _CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
 # A phrase that begins with one of these words may move to the start of a sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
@@ -74,17 +73,18 @@ def _table(fact: Fact) -> str:
         if mine.item != theirs.item and mine.verb != theirs.verb:
             return "numbers"
     # Parts of a whole use the same wordings for all units.
-    part = fact.kind in ("percent", "rest") or (fact.kind == "part" and _is_part(fact))
-    return "counts" if part else _CLASSES.get(fact.target.unit, "units")
+    if _is_part(fact):
+        return "counts"
+    return _CLASSES.get(fact.target.unit, "units")
 
 
 def _is_part(fact: Fact) -> bool:
     """Return whether the fact describes a part of a quantity, not a comparison of quantities."""
-    if fact.kind in ("percent", "rest"):
-        return True
-    mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
+    if fact.kind != "part":
+        return fact.kind in ("percent", "rest")
+    mine, whole = fact.target, fact.sources[0]
     alike = mine.owner == whole.owner and mine.parts.item == whole.parts.item
-    return fact.kind == "part" and alike and mine.parts.verb != whole.parts.verb
+    return alike and mine.parts.verb != whole.parts.verb
 
 
 @dataclass
@@ -114,9 +114,9 @@ class Narrator:
             forms["o"] = name
         elif name != "I":
             subject = forms["s"]
-        whole = fact.sources[0].parts if fact.sources else mine
+        source = fact.sources[0] if fact.sources else fact.target
         wording = fact.wording or self._wording(fact)
-        wording = wording if wording[0] == "{" else wording[0].lower() + wording[1:]
+        wording = wording[0].lower() + wording[1:]
         factor = number_word(fact)
         if "{f} the" in wording and factor.startswith("a "):
             factor += " of"
@@ -131,16 +131,16 @@ class Narrator:
             x=mine.item + mine.tail,
             T=mine.tail.strip(),
             q=mine.phrase,
-            v2=whole.verb.past,
-            t2=whole.tail,
+            v2=source.parts.verb.past,
+            t2=source.parts.tail,
             r=self._compared(fact, forms["s"]) if "{r}" in wording else "",
         )
-        self.last = fact.sources[0].owner if fact.sources else owner
+        self.last = source.owner
         if "{q}" in wording:
-            return f"{text[0].upper()}{text[1:]}"
+            return capital(text)
         if self.rng.random() < _LED:
             text = f"{self.rng.choice((*self.leads, *self.leads, *_LEADS))} {text}"
-        return f"{text[0].upper()}{text[1:]}."
+        return f"{capital(text)}."
 
     def _wording(self, fact: Fact) -> str:
         if self.lines and fact.kind == "is" and fact.target.phrase != AGE:
@@ -157,22 +157,22 @@ class Narrator:
     def _compared(self, fact: Fact, pronoun: str) -> str:
         source, mine = fact.sources[0], fact.target.parts
         item, verb, tail = theirs = source.parts
-        other = "" if item == mine.item else f" {item}"
-        clause = f"{verb.past}{other}{tail}"
+        apart = source.owner != fact.target.owner
+        named = source.owner if apart else pronoun
         if _table(fact) == "numbers":
-            named = pronoun if source.owner == fact.target.owner else source.owner
             return f"{item} that {named} {verb.past}{tail}"
-        if source.owner != fact.target.owner:
-            if theirs != mine:
-                same = (verb, tail) == mine[1:]
-                return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
-            did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
-            return f"{source.owner}{did}"
-        if (verb, tail) == mine[1:]:
+        if apart and theirs == mine:
+            return named if source.phrase == AGE else named + self.rng.choice(("", " did"))
+        if not apart and (verb, tail) == mine[1:]:
             return item
-        if (item, verb) == mine[:2] and tail:
+        if not apart and (item, verb) == mine[:2] and tail:
             return tail.strip()
-        return f"{pronoun} {clause}"
+        clause = verb.past
+        if item != mine.item:
+            clause += f" {item}"
+        if (verb, tail) != mine[1:]:
+            clause += tail
+        return f"{named} {clause}"
 
 
 @lru_cache(maxsize=4096)  # scripted policies parse the same documents at every step
@@ -185,8 +185,7 @@ def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
         return ()
     facts, last = [], ""
     for sentence in _SENTENCE.split(text):
-        fact = _read_sentence(sentence, names, last)
-        if fact:
+        if fact := _read_sentence(sentence, names, last):
             facts.append(fact)
         if mentioned := _SOMEBODY.findall(sentence):
             last = _person(mentioned[-1], names, last)
@@ -197,18 +196,17 @@ def _person(text: str, names: Sequence[str], last: str) -> str:
     if text in ("she", "he", "her", "him"):
         return last
     anonymous = text in ("I", "me") or text[:4].lower() == "the "
-    return names[0] if anonymous and names else text
+    if anonymous and names:
+        return names[0]
+    return text
 
 
 def _read_sentence(sentence: str, names: Sequence[str], last: str) -> Fact | None:
-    text = sentence.rstrip(".")
-    lead = next((lead for lead in _ALL_LEADS if text.startswith(lead)), "")
-    text = text[len(lead) :].lstrip()
+    text = _LEAD.sub("", sentence.rstrip("."))
     if text.partition(" ")[0] not in _CAPITALS:
         text = text[:1].lower() + text[1:]
     for literal, pattern, schema in _schema_patterns():
-        match = pattern.fullmatch(text) if literal in text else None
-        if match:
+        if literal in text and (match := pattern.fullmatch(text)):
             item, owner = match.groupdict().get("i", ""), _person(match["w"], names, last)
             target, *sources = (
                 Quantity(owner, phrase.format(i=item))
@@ -232,10 +230,12 @@ def _numeric(kind: str, match: re.Match[str], names: Sequence[str], last: str) -
     if mine is None:
         return None
     target = Quantity(owner, mine.phrase)
-    number = int(parts["n"]) if "n" in parts else None
     if "f" in parts:
         factor, number = _FACTORS[parts["f"]]
-        kind = factor if kind == "times" else kind
+        if kind == "times":
+            kind = factor
+    else:
+        number = int(parts["n"])
     if kind == "is":
         return Fact(target, kind, number)
     if "r" in parts:
@@ -243,24 +243,27 @@ def _numeric(kind: str, match: re.Match[str], names: Sequence[str], last: str) -
     else:
         verb = PAST.get(parts["v2"])
         source = verb and Quantity(owner, Parts(mine.item, verb, parts["t2"]).phrase)
-    return Fact(target, kind, number, (source,)) if source else None
+    if source is None:
+        return None
+    return Fact(target, kind, number, (source,))
 
 
 def _target(parts: Mapping[str, str]) -> Parts | None:
     if "q" in parts:
-        words = parts["q"].split()
-        verb = next((PARTICIPLE[word] for word in words[1:] if word in PARTICIPLE), None)
-        item, _, tail = parts["q"].partition(f" {verb.participle}") if verb else ("", "", "")
-        return Parts(item, verb, tail) if verb else None
+        try:
+            return parts_of(parts["q"])
+        except ValueError:
+            return None
     if "v" not in parts:
         return Parts("years", PAST["was"], "")
-    item, tail = (
-        split_item(parts["x"]) if "x" in parts else (parts.get("i", "dollars"), parts.get("t", ""))
-    )
+    item, tail = parts.get("i", "dollars"), parts.get("t", "")
+    if "x" in parts:
+        item, tail = split_item(parts["x"])
     if "T" in parts:
         tail = f" {parts['T']}"
-    known = parts["v"] in PAST and (not tail or is_tail(tail.strip()))
-    return Parts(item, PAST[parts["v"]], tail) if known else None
+    if parts["v"] not in PAST or (tail and not is_tail(tail.strip())):
+        return None
+    return Parts(item, PAST[parts["v"]], tail)
 
 
 def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Quantity | None:
@@ -270,33 +273,41 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
         text = clause
     match = re.match(rf"({_NAME}|{_ROLE}|she|he|I)\b ?(.*)", text)
     if match is None:
-        item, verb, tail = (
-            (mine.item, mine.verb, f" {text}") if is_tail(text) else (text, *mine[1:])
-        )
-        return Quantity(target.owner, Parts(item, verb, tail).phrase)
+        theirs = mine._replace(tail=f" {text}") if is_tail(text) else mine._replace(item=text)
+        return Quantity(target.owner, theirs.phrase)
+    owner = target.owner
     # A pronoun refers to the subject of the sentence.
-    named = match[1] not in ("she", "he", "I")
-    owner = _person(match[1], names, last) if named else target.owner
-    past, _, rest = match[2].partition(" ")
-    if that and past in PAST:
-        return Quantity(owner, Parts(item, PAST[past], f" {rest}" if rest else "").phrase)
+    if match[1] not in ("she", "he", "I"):
+        owner = _person(match[1], names, last)
+    past, space, rest = match[2].partition(" ")
+    verb = PAST.get(past)
+    if that and verb:
+        return Quantity(owner, Parts(item, verb, space + rest).phrase)
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
-    item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    tail = tail or mine.tail
-    return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
+    if verb is None:
+        return None
+    item, tail = split_item(rest)
+    if is_tail(rest):
+        item, tail = mine.item, f" {rest}"
+    return Quantity(owner, Parts(item, verb, tail or mine.tail).phrase)
 
 
-_PHRASE = "[A-Za-z' -]+?"
+def groups(keys: str, pattern: str) -> dict[str, str]:
+    """Return a named group with the same pattern for each of the keys."""
+    return {key: f"(?P<{key}>{pattern})" for key in keys.split()}
+
+
+PHRASE = "[A-Za-z' -]+?"
 SLOTS = {
     "w": rf"(?P<w>{_NAME}|{_ROLE}|she|he|I)",
     "o": rf"(?P<w>{_NAME}|{_ROLE}|her|him|me)",
     "s": "(?:she|he|I)",
     "h": "(?:her|his|my)",
-    **{key: f"(?P<{key}>{_PHRASE})" for key in ("i", "x", "T", "q", "r")},
-    **{key: f"(?P<{key}>(?: {_PHRASE})?)" for key in ("t", "t2")},
-    **{key: f"(?P<{key}>[a-z]+)" for key in ("v", "v2")},
-    "n": "(?P<n>[0-9]+)",
+    **groups("i x T q r", PHRASE),
+    **groups("t t2", f"(?: {PHRASE})?"),
+    **groups("v v2", "[a-z]+"),
+    **groups("n", "[0-9]+"),
     "f": f"(?P<f>{'|'.join(_FACTORS)})(?: of)?",
 }
 
@@ -319,12 +330,12 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
     """Return a (kind, table, pattern) triple for each numeric wording, most general kind last."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
-    return [
-        (kind, table, to_pattern(wording, SLOTS))
-        for kind in kinds
-        for table in ("dollars", "counts", "numbers", "units", "ages", "lines")
-        for wording in _WORDINGS[table].get(kind, ())
-    ]
+    tables = ("dollars", "counts", "numbers", "units", "ages", "lines")
+    patterns = []
+    for kind, table in product(kinds, tables):
+        for wording in _WORDINGS[table].get(kind, ()):
+            patterns.append((kind, table, to_pattern(wording, SLOTS)))
+    return patterns
 
 
 @cache
@@ -334,7 +345,7 @@ def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
     for story in STORIES.values():
         for schema in chain.from_iterable(story.schemas.values()):
             for text in schema.texts:
-                start = text if text.startswith("{") else text[0].lower() + text[1:]
+                start = text[0].lower() + text[1:]
                 literal = max(re.split(r"\{\w+\}", start), key=len)
                 patterns.append((literal, to_pattern(start, SLOTS), schema))
     return patterns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import Annotated
 
@@ -52,10 +53,11 @@ class Problem:
     def needs_several_searches(self) -> bool:
         """Return whether a document shares no name or distinctive word with the question."""
         asked = words_of(self.question.targets)
-        return any(
-            asked.isdisjoint(words_of(q for fact in facts for q in (fact.target, *fact.sources)))
-            for facts in self.premises()
-        )
+        for facts in self.premises():
+            quantities = chain.from_iterable((fact.target, *fact.sources) for fact in facts)
+            if asked.isdisjoint(words_of(quantities)):
+                return True
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,9 @@ def draw_problem(
         kinds = ["total"] * 4
         if budget > 2:
             # With two premises, a question about two people would name everyone in the documents.
-            kinds += [*_PAIRS, *(_BETWEEN_TWO if len(people) > 1 else ())]
+            kinds += _PAIRS
+            if len(people) > 1:
+                kinds += _BETWEEN_TWO
             kinds += [ask.kind for ask in story.asks] * 2
         kind = rng.choice(kinds)
         size = max(_CAST) if kind in _BETWEEN_TWO else rng.choice(_CAST)
@@ -97,9 +101,8 @@ def draw_problem(
             asked = frozenset(cast) if several_searches else frozenset()
             draft = Draft(rng, cast, story, asked)
             problem = _draft_problem(draft, kind, budget, options)
-            if problem is None:
-                continue
-            if budget == 1 or not several_searches or problem.needs_several_searches():
+            enough = budget == 1 or not several_searches
+            if problem and (enough or problem.needs_several_searches()):
                 return problem
     raise ValueError(
         f"found no problem with {budget} premises and max_answer={options.max_answer}; increase "

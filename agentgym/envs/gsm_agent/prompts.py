@@ -23,9 +23,11 @@ _TEXTS = load_texts(__file__, "prompts")
 def rules(static: bool, tools: str, prompt: str) -> str:
     """Return the system message for a setting, tool set and prompt style."""
     task = _TEXTS["static" if static else "agentic"]
-    notes = [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
-    style = [_TEXTS[prompt]] if prompt in _TEXTS else []
-    return "\n".join([f"{task} {_TEXTS['answer']}", *notes, *style])
+    lines = [f"{task} {_TEXTS['answer']}"]
+    lines += [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
+    if prompt in _TEXTS:
+        lines.append(_TEXTS[prompt])
+    return "\n".join(lines)
 
 
 class _Searcher(Protocol):

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from random import Random
 
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
-from agentgym.envs.gsm_agent.narration import SLOTS, to_pattern
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, divide, solve
+from agentgym.envs.gsm_agent.narration import PHRASE, SLOTS, groups, to_pattern
 from agentgym.envs.gsm_agent.stories import BASE, PARTICIPLE, PAST, STORIES, Parts, Relation
 from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
@@ -17,9 +18,9 @@ from agentgym.envs.reading import load_texts
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
 # The optional month is at the end of a sentence.
 _SLOTS = SLOTS | {
-    **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
-    "i2": SLOTS["i"].replace("<i>", "<i2>"),
-    **{key: f"(?P<{key}>[a-z]+)" for key in ("b", "b2", "p2")},
+    **groups("w w2", "[A-Z][a-z]+ [A-Z][a-z]+"),
+    **groups("i2", PHRASE),
+    **groups("b b2 p2", "[a-z]+"),
     "m": r"(?: in (?P<m>[A-Z][a-z]+ [0-9]{4}))?",
 }
 
@@ -54,8 +55,7 @@ class Question:
             "area": (first * last, 1),
             "around": (2 * (first + last), 1),
         }
-        value, divisor = results.get(self.kind, (first - last, 1))
-        return value // divisor if divisor and value % divisor == 0 else None
+        return divide(*results.get(self.kind, (first - last, 1)))
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
@@ -90,8 +90,7 @@ def read_question(text: str) -> tuple[Question, str] | None:
             return Question(schema.kind, targets), match["m"] or ""
     for kind, pattern in _question_patterns():
         match = pattern.fullmatch(text)
-        targets = _targets(kind, match.groupdict()) if match else ()
-        if match and targets:
+        if match and (targets := _targets(kind, match.groupdict())):
             return Question(kind.partition(" ")[0], targets), match["m"] or ""
     return None
 
@@ -118,12 +117,18 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
 @cache
 def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
     # Try wordings with more slots first; wordings with fewer slots would match the same questions.
-    pairs = [(kind, wording) for kind, wordings in _QUESTIONS.items() for wording in wordings]
+    pairs: list[tuple[str, str]] = []
+    for kind, wordings in _QUESTIONS.items():
+        pairs += product([kind], wordings)
     pairs.sort(key=lambda pair: -pair[1].count("{"))
     return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]
 
 
 @cache
 def _story_patterns() -> Sequence[tuple[Relation, re.Pattern[str]]]:
-    asks = [schema for story in STORIES.values() for schema in story.asks]
-    return [(schema, to_pattern(text, _SLOTS)) for schema in asks for text in schema.texts]
+    patterns = []
+    for story in STORIES.values():
+        for schema in story.asks:
+            for text in schema.texts:
+                patterns.append((schema, to_pattern(text, _SLOTS)))
+    return patterns

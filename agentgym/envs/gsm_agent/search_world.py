@@ -72,8 +72,9 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def generate(self) -> None:
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
-        drawn = int(self.rng.integers(len(playable)))
-        number = drawn if self.config.task is None else self.config.task
+        number = int(self.rng.integers(len(playable)))
+        if self.config.task is not None:
+            number = self.config.task
         if number >= len(playable):
             raise ValueError(
                 f"task must be below {len(playable)}, the number of tasks in this database, got "
@@ -236,16 +237,15 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
             return None
         if self.done or self.turns_left < 1:
             return ()
-        answer, may_search = self.known.answer(), self.turns_left > 1
+        answer = self.known.answer()
+        if answer is None and self.turns_left == 1:
+            return ()
         if answer is None and isinstance(self.known, GoldKnowledge):
             following = self._results[PAGE * self.known.cursor : PAGE * (self.known.cursor + 1)]
-            searches = GoldSearches(
-                self.database, self.problem, self.known, following, self._missing
-            )
-            return searches if may_search else ()
+            return GoldSearches(self.database, self.problem, self.known, following, self._missing)
         if answer is None:
-            return self.known.useful() if may_search and not self.static else ()
-        if may_search and not self.static and self.rounds < self.min_rounds:
+            return () if self.static else self.known.useful()
+        if self.turns_left > 1 and not self.static and self.rounds < self.min_rounds:
             # Any search counts towards `min_rounds`.
             again = ToolCall("search", {"query": self.known.last or "documents"})
             return self._next_pages() or (again,)
@@ -291,8 +291,9 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
                 return str(next(entries)["label"])
             if call.name != "answer":
                 return "neutral"
-            answered = "right" if self.score() else "wrong"
-            return "early" if self._submitted is None else answered
+            if self._submitted is None:
+                return "early"
+            return "right" if self.score() else "wrong"
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             entries = iter(self.log[start:])
@@ -308,9 +309,10 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         world = cls(cls.Config(), 0)
         world.known = knowledge_of(match["question"])
         world.static = documents.startswith("Documents:\n")
-        rounds = _ROUNDS.search(documents)
-        world.min_rounds = int(rounds[1]) if rounds else 0
-        world.max_turns = int(turns) if budget else None
+        if rounds := _ROUNDS.search(documents):
+            world.min_rounds = int(rounds[1])
+        if budget:
+            world.max_turns = int(turns)
         if world.static:
             world.known.learn(documents)
         world._recall(match["question"], documents)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from agentgym.envs.reading import load_texts
@@ -44,15 +45,23 @@ class Parts(NamedTuple):
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 
+def _split_before(text: str, words: Container[str]) -> tuple[str, str]:
+    # The first word always belongs to the first part.
+    parts = text.split()
+    for place, word in enumerate(parts):
+        if place and word in words:
+            return " ".join(parts[:place]), f" {' '.join(parts[place:])}"
+    return " ".join(parts), ""
+
+
 @lru_cache(maxsize=16384)
 def parts_of(phrase: str) -> Parts:
     """Split a phrase at its participle."""
-    words = phrase.split()
-    place = next((k for k, word in enumerate(words) if k and word in PARTICIPLE), 0)
-    if not place:
+    item, rest = _split_before(phrase, PARTICIPLE)
+    if not rest:
         raise ValueError(f"the phrase {phrase!r} must contain a participle")
-    tail = " ".join(words[place + 1 :])
-    return Parts(" ".join(words[:place]), PARTICIPLE[words[place]], f" {tail}" if tail else "")
+    participle, space, tail = rest.lstrip().partition(" ")
+    return Parts(item, PARTICIPLE[participle], space + tail)
 
 
 def unit_of(phrase: str) -> str:
@@ -77,10 +86,10 @@ class Relation:
 
     @classmethod
     def of(cls, entry: Sequence[str], asked: bool) -> Self:
-        start = 1 if asked else 2
-        end = start + (1 if entry[0] == "convert" else 2)
-        target = "" if asked else entry[1]
-        return cls(entry[0], target, tuple(entry[start:end]), tuple(entry[end:]))
+        kind, *rest = entry
+        target = "" if asked else rest.pop(0)
+        count = 1 if kind == "convert" else 2
+        return cls(kind, target, tuple(rest[:count]), tuple(rest[count:]))
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,8 @@ class Story:
             schemas.setdefault(schema.target, []).append(schema)
             phrases += [schema.target, *schema.sources]
             if schema.kind == "minus":
-                wholes |= {schema.target: schema.sources[0], schema.sources[1]: schema.sources[0]}
+                whole, part = schema.sources
+                wholes |= {schema.target: whole, part: whole}
             for phrase in (schema.target, *schema.sources):
                 linked[phrase] = linked.get(phrase, frozenset()) | {schema.target, *schema.sources}
         for phrase in dict.fromkeys(phrases):
@@ -131,9 +141,9 @@ STORIES: Mapping[str, Story] = {
 def _phrases() -> list[str]:
     found = [AGE, *SHARERS]
     for story in STORIES.values():
-        found += [phrase for phrases in story.frames.values() for phrase in phrases]
-        schemas = [schema for some in story.schemas.values() for schema in some]
-        found += [source for schema in (*schemas, *story.asks) for source in schema.sources]
+        found += chain.from_iterable(story.frames.values())
+        for schema in chain(story.asks, *story.schemas.values()):
+            found += schema.sources
     return found
 
 
@@ -145,9 +155,7 @@ _STARTERS = frozenset(
 
 def split_item(text: str) -> tuple[str, str]:
     """Split `muffins on Friday` into `muffins` and ` on Friday`."""
-    words = text.split()
-    place = next((k for k, word in enumerate(words) if k and word in _STARTERS), len(words))
-    return " ".join(words[:place]), "".join(f" {word}" for word in words[place:])
+    return _split_before(text, _STARTERS)
 
 
 def is_tail(text: str) -> bool:

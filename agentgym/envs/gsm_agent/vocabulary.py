@@ -16,6 +16,11 @@ MONTHS: Sequence[str] = _TEXTS["months"]
 WOMEN = frozenset(_TEXTS["women"])
 
 
+def capital(text: str) -> str:
+    """Return the text with a capital first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def pronouns(name: str) -> Mapping[str, str]:
     """Return the object, subject and possessive pronouns of a person."""
     if name == "I":

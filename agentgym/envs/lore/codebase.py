@@ -121,7 +121,8 @@ class Codebase(ReadDocuments):
 
     def _in_use(self) -> tuple[list[str], list[str]]:
         # Unread files may import shared files and the files in `ahead`.
-        programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
+        programs, values, seen = [], [], set()
+        stack = [ROOT, *self.shared, *self.ahead]
         while stack:
             file = stack.pop()
             if file in seen or file in self.imported:
@@ -132,17 +133,19 @@ class Codebase(ReadDocuments):
             else:
                 programs.append(file)
                 program = self.programs[file]
-                known = self._branch(file) is not None
-                stack += program.required_operands(self.values) if known else program.operands
+                if self._branch(file) is None:
+                    stack += program.operands
+                else:
+                    stack += program.required_operands(self.values)
         return _by_name(programs), _by_name(values)
 
     def lines(self) -> list[str]:
         programs, values = self._in_use()
-        head = "follows from the values below" if self.answer else "is not known yet"
-        lines = [
-            f"What main.py returns {head}.",
-            *(f"{module(file)} = {write_expression(self.programs[file])}" for file in programs),
-        ]
+        lines = ["What main.py returns is not known yet."]
+        if self.answer:
+            lines = ["What main.py returns follows from the values below."]
+        for file in programs:
+            lines.append(f"{module(file)} = {write_expression(self.programs[file])}")
         rows = {
             "Known values": [f"{module(file)} = {self.values[file]}" for file in values],
             "Unread documents": self.unread(),
@@ -164,7 +167,8 @@ class Codebase(ReadDocuments):
         recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
         # Record the most recently read files last, to restore the original order.
-        for file in (*(file for file in files if file not in recent), *recent):
+        earlier = [file for file in files if file not in recent]
+        for file in earlier + recent:
             known.record(file, read=True)
         for file in split_list(match["unread"]):
             known.imported[file] = None

@@ -14,7 +14,7 @@ from pydantic import Field
 from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below, number
 from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
-from agentgym.envs.lore.knowledge import ReadDocuments
+from agentgym.envs.lore.knowledge import ReadDocuments, split_list
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
 from agentgym.envs.lore.world import TEXTS, LoreWorld
@@ -71,20 +71,24 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return self._goal()
 
     def _goal(self, first: str = "") -> str:
-        doubt = f"\n{self.texts['doubt']}" if self.config.distractor_documents else ""
-        return f"Find the value of v0.{first}{doubt}"
+        goal = f"Find the value of v0.{first}"
+        if self.config.distractor_documents:
+            goal += f"\n{self.texts['doubt']}"
+        return goal
 
     def begin(self) -> Records:
         return self.records.begin("v0", map(self._entry, self.graph.start))
 
     def _entry(self, uid: int, form: str = "{}") -> str:
         node = self.graph.nodes[uid]
-        named = self.config.distractor_documents and node.kind == "value"
-        return form.format(node.file) + (f" (v{node.number})" if named else "")
+        file = form.format(node.file)
+        if self.config.distractor_documents and node.kind == "value":
+            return f"{file} (v{node.number})"
+        return file
 
     def read_start(self, task: str) -> ReadDocuments:
         match = expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
-        return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
+        return self.records.begin(match[1], split_list(match[2]))
 
     def show(self, node: Node) -> str | Content:
         if node.kind == "index":

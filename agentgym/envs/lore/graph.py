@@ -115,6 +115,11 @@ class Node:
     note: Any = None
 
 
+def uids_of(nodes: Iterable[Node]) -> tuple[int, ...]:
+    """Return the uids of nodes."""
+    return tuple([node.uid for node in nodes])
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """An immutable dependency graph; copying returns the same object.
@@ -211,7 +216,7 @@ class Grower(ABC):
         nodes = self.nodes
         return Graph(
             nodes=nodes,
-            start=tuple(node.uid for node in start),
+            start=uids_of(start),
             answer=answer,
             height=max([node.depth for node in nodes]),
             needed=sum([node.needed for node in nodes]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentgym.envs.lore.graph import (
     Value,
     among,
     shuffled,
+    uids_of,
 )
 
 # The letters i, l and o are omitted because they resemble other characters, and x because X marks a
@@ -27,7 +29,7 @@ LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 MOST_IRRELEVANT = 8
 
 # Drawing pairs of letters is faster than drawing single letters.
-_PAIRS = [first + second for first in LETTERS for second in LETTERS]
+_PAIRS = list(map("".join, product(LETTERS, repeat=2)))
 
 
 def letters(rng: Random, count: int) -> str:
@@ -73,9 +75,9 @@ class _BottomUp(Grower):
         order = shuffled(rng, children)
         parameters = operator.draw(rng, operands)
         parent.file = self._file(operator.execute(parameters, [node.content for node in order]))
-        rule = Rule(operator.name, parameters, tuple([node.uid for node in order]))
+        rule = Rule(operator.name, parameters, uids_of(order))
         children.append(self.add("rule", depth, self._numbers - 1, rule))
-        parent.children = tuple([node.uid for node in children])
+        parent.children = uids_of(children)
         return children
 
     def gather(self, picked: list[Node]) -> Node:
@@ -85,7 +87,7 @@ class _BottomUp(Grower):
         for node in picked:
             node.file = self._file(self._letters(1, 4))
             node.children = (hub.uid,)
-        hub.content = tuple([node.uid for node in picked])
+        hub.content = uids_of(picked)
         return hub
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
@@ -122,22 +124,23 @@ class _BottomUp(Grower):
         # v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
-        uid = len(self.nodes)
-        new = [
-            Node(uid + place, "value", depth, numbers[place], value, (), "", (), needed, note)
-            for place, (value, note) in enumerate(values)
-        ]
+        free = iter(numbers)
+        new = []
+        for uid, (value, note) in enumerate(values, len(self.nodes)):
+            node = Node(uid, "value", depth, next(free), value, needed=needed, note=note)
+            new.append(node)
         if irrelevant:
-            spare = iter(numbers[len(values) :])
             for node, count in zip(new, extra, strict=True):
-                node.fields = tuple([(next(spare), self.sampler.field(rng)) for _ in range(count)])
+                node.fields = tuple([(next(free), self.sampler.field(rng)) for _ in range(count)])
         self.nodes += new
         return new
 
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        for place in range(size) if share else ():
+        if not share:
+            return counts
+        for place in range(size):
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
         return counts
@@ -187,10 +190,9 @@ class _TopDown(Grower):
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         children = [self._module(parent.depth + 1) for _ in range(operands)]
         order = shuffled(self.rng, children)
-        parent.content = Rule(
-            operator.name, operator.draw(self.rng, operands), tuple(node.uid for node in order)
-        )
-        parent.children = tuple(node.uid for node in children)
+        parameters = operator.draw(self.rng, operands)
+        parent.content = Rule(operator.name, parameters, uids_of(order))
+        parent.children = uids_of(children)
         return children
 
     def gather(self, picked: list[Node]) -> Node:
@@ -237,6 +239,8 @@ def _mark_needed(
     for node in nodes:
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
-            operands = [values[uid] for uid in rule.operands]
-            for place in needs(rule.drawn, operands) if needs else range(len(operands)):
+            required: Sequence[int] = range(len(rule.operands))
+            if needs:
+                required = needs(rule.drawn, [values[uid] for uid in rule.operands])
+            for place in required:
                 nodes[rule.operands[place]].needed = True

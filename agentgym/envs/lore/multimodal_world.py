@@ -120,8 +120,9 @@ class MultimodalWorld(DocumentWorld):
 
     @classmethod
     def requirements(cls, config: MultimodalConfig) -> Mapping[str, str]:
-        alternative = "let MultimodalWorld describe the pictures in words with render='scene'"
-        return {"images": alternative} if config.render == "image" else {}
+        if config.render == "scene":
+            return {}
+        return {"images": "let MultimodalWorld describe the pictures in words with render='scene'"}
 
     def generate(self) -> None:
         self._views: dict[str, tuple[tuple[ImageEdit, ...], bytes]] = {}
@@ -135,11 +136,8 @@ class MultimodalWorld(DocumentWorld):
         )
         graph = grow_bottom_up(rng, config.shape, config.operators, sampler)
         for node in graph.nodes:
-            if (
-                node.kind == "rule"
-                and BY_NAME[node.content.operator].operand == "number"
-                and rng.random() < config.pictured
-            ):
+            numeric = node.kind == "rule" and BY_NAME[node.content.operator].operand == "number"
+            if numeric and rng.random() < config.pictured:
                 node.note = _PICTURED
             if not node.needed and isinstance(node.content, int):
                 node.content, node.note = self._number(rng, node.content)
@@ -147,7 +145,9 @@ class MultimodalWorld(DocumentWorld):
 
     def _operand(self, rng: Random, operator: Operator) -> tuple[Value, str | None]:
         value = operator.child(rng)
-        return self._number(rng, value) if isinstance(value, int) else (value, None)
+        if isinstance(value, int):
+            return self._number(rng, value)
+        return value, None
 
     def _number(self, rng: Random, value: int) -> tuple[int, str | None]:
         if rng.random() < self.config.counted:
@@ -173,9 +173,13 @@ class MultimodalWorld(DocumentWorld):
             return super().show(node)
         hard = self.config.difficulty == "hard"
         if node.kind == "rule":
-            text = _RULE.format(node.number) + (_DISTORTED if hard else "")
+            text = _RULE.format(node.number)
+            if hard:
+                text += _DISTORTED
         else:
-            kind = "{} {}s".format(*self._scene(node)[0]) if hard else "objects"
+            kind = "objects"
+            if hard:
+                kind = "{} {}s".format(*self._scene(node)[0])
             text = _COUNT.format(node.number, kind)
             if node.fields:
                 text += f" {write_values(self.style(node), node.fields)}"
@@ -184,11 +188,10 @@ class MultimodalWorld(DocumentWorld):
     def _with_picture(
         self, text: str, node: Node, edits: Sequence[ImageEdit], png: bytes
     ) -> str | Content:
-        body = (
-            self._expression(node)
-            if node.kind == "rule"
-            else ", ".join(map(str, self._scene(node)[1]))
-        )
+        if node.kind == "rule":
+            body = self._expression(node)
+        else:
+            body = ", ".join(map(str, self._scene(node)[1]))
         changes = f" ({', then '.join(map(describe, edits))})" if edits else ""
         alt = f"Picture{changes}: {body}."
         if self.config.render == "scene":
@@ -203,12 +206,14 @@ class MultimodalWorld(DocumentWorld):
         return draw_scene(self._scene(node)[1])
 
     def _distortion(self, node: Node) -> tuple[ImageEdit, ...]:
-        distorted = node.kind == "rule" and self.config.difficulty == "hard"
-        return (draw_distortion(self.style(node)),) if distorted else ()
+        if node.kind == "rule" and self.config.difficulty == "hard":
+            return (draw_distortion(self.style(node)),)
+        return ()
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
         style = self.style(node)
-        target = list(COLOURS)[below(style, len(COLOURS))], SHAPES[below(style, len(SHAPES))]
+        colour = list(COLOURS)[below(style, len(COLOURS))]
+        target = colour, SHAPES[below(style, len(SHAPES))]
         kinds = [target] * node.content
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
@@ -300,7 +305,8 @@ class MultimodalWorld(DocumentWorld):
                 if call.name in _TOOLS:
                     file = call.arguments["doc_id"]
                     changes[file] += 1
-                    results[place] = "neutral" if changes[file] <= NEUTRAL_CHANGES else "redundant"
+                    few = changes[file] <= NEUTRAL_CHANGES
+                    results[place] = "neutral" if few else "redundant"
             return results
 
         return labels

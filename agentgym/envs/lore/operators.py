@@ -57,9 +57,10 @@ def _signs(rng: Random, operands: int) -> tuple[int, ...]:
 
 
 def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
-    return "".join(
-        (" - " if sign < 0 else " + ") + name for sign, name in zip(signs, names, strict=True)
-    )[3:]
+    terms = ""
+    for sign, name in zip(signs, names, strict=True):
+        terms += f" - {name}" if sign < 0 else f" + {name}"
+    return terms[3:]
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
@@ -71,15 +72,14 @@ def _edits(rng: Random, operands: int) -> tuple[str, ...]:
 
 
 def _edited(edits: Sequence[str], values: Sequence[str]) -> str:
-    return "".join(
-        EDITS[edit](value) if edit else value for edit, value in zip(edits, values, strict=True)
-    )
+    return "".join(EDITS.get(edit, str)(value) for edit, value in zip(edits, values, strict=True))
 
 
 def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
-    return " + ".join(
-        f"{edit}({name})" if edit else name for edit, name in zip(edits, names, strict=True)
-    )
+    terms = []
+    for edit, name in zip(edits, names, strict=True):
+        terms.append(f"{edit}({name})" if edit else name)
+    return " + ".join(terms)
 
 
 def _function(name: str, function: Callable[..., int]) -> Operator:
@@ -94,7 +94,7 @@ STANDARD = (
     Operator("add", lambda _, values: sum(values), lambda _, names: " + ".join(names)),
     Operator(
         "subtract",
-        lambda signs, values: sum(sign * value for sign, value in zip(signs, values, strict=True)),
+        lambda signs, values: sum(map(python.mul, signs, values)),
         _signed,
         _signs,
     ),
@@ -149,9 +149,8 @@ def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
     try:
         if len(expression) > _MOST_CHARS:
             raise ValueError
-        result: Value = _value(
-            ast.parse(expression.replace(" mod ", " % "), mode="eval").body, values
-        )
+        tree = ast.parse(expression.replace(" mod ", " % "), mode="eval")
+        result: Value = _value(tree.body, values)
     except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, ZeroDivisionError):
         raise ValueError(
             f"cannot evaluate this expression with the known values: {expression[:100]!r}"

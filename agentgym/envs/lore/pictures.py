@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from math import ceil, cos, radians, sin
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,7 +85,9 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
     for colour, shape in kinds:
         while True:
             radius = among(rng, *RADII)
-            x, y = (among(rng, radius + GAP, SIZE - 1 - radius - GAP) for _ in "xy")
+            first, last = radius + GAP, SIZE - 1 - radius - GAP
+            x = among(rng, first, last)
+            y = among(rng, first, last)
             if all(
                 max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP
                 for other in objects
@@ -100,9 +103,13 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
     for place in range(count):
-        colour, shape = colours[below(rng, len(colours))], shapes[below(rng, len(shapes))]
+        colour = colours[below(rng, len(colours))]
+        shape = shapes[below(rng, len(shapes))]
         if place % 2:
-            colour, shape = (target[0], shape) if below(rng, 2) else (colour, target[1])
+            if below(rng, 2):
+                colour = target[0]
+            else:
+                shape = target[1]
         kinds.append((colour, shape))
     return kinds
 
@@ -112,19 +119,21 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
-    picture.putpalette([255, 255, 255, *(part for colour in COLOURS.values() for part in colour)])
+    picture.putpalette([255, 255, 255, *chain(*COLOURS.values())])
     draw = ImageDraw.Draw(picture)
     fills = {colour: place for place, colour in enumerate(COLOURS, 1)}
     for each in objects:
-        x, y, r, fill = each.x, each.y, each.radius, fills[each.colour]
+        x, y, fill = each.x, each.y, fills[each.colour]
+        left, right = x - each.radius, x + each.radius
+        top, bottom = y - each.radius, y + each.radius
         if each.shape == "circle":
-            draw.ellipse((x - r, y - r, x + r, y + r), fill)
+            draw.ellipse((left, top, right, bottom), fill)
         elif each.shape == "square":
-            draw.rectangle((x - r, y - r, x + r, y + r), fill)
+            draw.rectangle((left, top, right, bottom), fill)
         elif each.shape == "triangle":
-            draw.polygon(((x, y - r), (x + r, y + r), (x - r, y + r)), fill)
+            draw.polygon(((x, top), (right, bottom), (left, bottom)), fill)
         else:
-            draw.polygon(((x, y - r), (x + r, y), (x, y + r), (x - r, y)), fill)
+            draw.polygon(((x, top), (right, y), (x, bottom), (left, y)), fill)
     return _png(picture)
 
 
@@ -143,7 +152,8 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
-    width = 2 * ceil((max(x + font.getlength(char) for char, x, _ in places) + _MARGIN) / 2)
+    right = max(x + font.getlength(char) for char, x, _ in places)
+    width = 2 * ceil((right + _MARGIN) / 2)
     picture = Image.new("L", (width, 2 * _MARGIN + len(lines) * _LINE), 255)
     draw = ImageDraw.Draw(picture)
     for char, x, y in places:
@@ -206,7 +216,8 @@ def _size_after(size: tuple[int, int], edit: ImageEdit) -> tuple[int, int]:
     if edit.kind == "stretch":
         return round(width * edit.x), round(height * edit.y)
     if edit.kind == "rotate":
-        c, s = abs(cos(radians(edit.x))), abs(sin(radians(edit.x)))
+        c = abs(cos(radians(edit.x)))
+        s = abs(sin(radians(edit.x)))
         return ceil(width * c + height * s), ceil(width * s + height * c)
     return size
 

@@ -11,9 +11,11 @@ import operator as python
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import islice
 from random import Random
 from typing import Any
+
+import numpy as np
 
 from agentgym.envs.lore.graph import Operator, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME
@@ -71,7 +73,9 @@ class Program:
         left, right, then, other = self.operands
         if left not in values or right not in values:
             return left, right
-        return left, right, then if _COMPARISONS[self.drawn](values[left], values[right]) else other
+        if _COMPARISONS[self.drawn](values[left], values[right]):
+            return left, right, then
+        return left, right, other
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """Compute the return value from the values of the required operands."""
@@ -86,13 +90,13 @@ def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
 
     The order is unambiguous, because no two coroutines wake in the same tick.
     """
-    return sorted(
-        (tick, place, statement)
-        for place, worker in enumerate(workers)
-        for tick, (_, statement) in zip(
-            accumulate(ticks for ticks, _ in worker), worker, strict=True
-        )
-    )
+    order = []
+    for place, worker in enumerate(workers):
+        tick = 0
+        for sleep, statement in worker:
+            tick += sleep
+            order.append((tick, place, statement))
+    return sorted(order)
 
 
 def seconds(ticks: int) -> str:
@@ -101,13 +105,11 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
+    # The result is linear in the operands, so a unit vector yields the effect of one operand.
+    units = np.eye(operands, dtype=int).tolist()
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so a unit vector yields the effect of one operand.
-        if all(
-            _run_workers(workers, [int(place == k) for k in range(operands)])
-            for place in range(operands)
-        ):
+        if all(_run_workers(workers, unit) for unit in units):
             return workers
 
 
@@ -117,13 +119,11 @@ def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
-        times = [0, *sorted(next(ticks) for _ in pattern)]
-        workers.append(
-            tuple(
-                (later - earlier, choices[below(rng, len(choices))])
-                for (earlier, later), choices in zip(pairwise(times), pattern, strict=True)
-            )
-        )
+        worker, earlier = [], 0
+        for later, choices in zip(sorted(islice(ticks, len(pattern))), pattern, strict=True):
+            worker.append((later - earlier, choices[below(rng, len(choices))]))
+            earlier = later
+        workers.append(tuple(worker))
     return tuple(workers)
 
 
@@ -134,32 +134,28 @@ def _run_workers(workers: Sequence[Worker], values: Sequence[int]) -> int:
         if statement == _LOAD:
             seen[worker] = shared
         else:
+            sign = 1 if "+" in statement else -1
             before = seen[worker] if statement in _STORE else shared
-            shared = before + (amounts[worker] if "+" in statement else -amounts[worker])
+            shared = before + sign * amounts[worker]
     return shared
 
 
 def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
-    bodies = (
-        ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
-        for worker in workers
-    )
-    parts = [
-        f"{name}({amount}) does {body}; "
-        for name, amount, body in zip(WORKERS, names[:-1], bodies, strict=False)
-    ]
-    return f"{''.join(parts)}all at once on shared = {names[-1]}"
+    *amounts, shared = names
+    text = ""
+    for name, amount, worker in zip(WORKERS, amounts, workers, strict=False):
+        body = ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
+        text += f"{name}({amount}) does {body}; "
+    return f"{text}all at once on shared = {shared}"
 
 
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
     """Parse alternating durations and statements."""
-    return tuple(
-        tuple(
-            (int(whole) * 10 + int(tenth), statement)
-            for whole, tenth, statement in _STATEMENT.findall(body)
-        )
-        for body in bodies
-    )
+    workers = []
+    for body in bodies:
+        found = _STATEMENT.findall(body)
+        workers.append(tuple((int(whole + tenth), statement) for whole, tenth, statement in found))
+    return tuple(workers)
 
 
 _STATEMENT = re.compile(
@@ -235,9 +231,8 @@ def write_expression(program: Program, call: str = "{}()") -> str:
     """Write a program as an expression; `call` is the format of a call to another module."""
     if program.operator == "constant":
         return str(program.drawn)
-    return PROGRAMS[program.operator].write(
-        program.drawn, [call.format(module(file)) for file in program.operands]
-    )
+    calls = [call.format(module(file)) for file in program.operands]
+    return PROGRAMS[program.operator].write(program.drawn, calls)
 
 
 @functools.lru_cache(maxsize=4096)  # consecutive states share most lines
@@ -252,7 +247,7 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
+    signs = (1, *(int(f"{sign}1") for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
     elif match := re.fullmatch(
@@ -275,12 +270,15 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
 
 def write_source(program: Program, root: bool = False) -> str:
     """Write a program as a module; the root module prints its value when run."""
-    is_async = program.operator == "async"
-    names = [*(["asyncio"] if is_async else []), *map(module, program.operands)]
-    imports = "".join(f"import {name}\n" for name in names)
-    coroutines = _write_coroutines(program.drawn) if is_async else ""
-    gap = "\n" if imports else ""
-    return f"{imports}{gap}{coroutines}{_MAIN}{_body(program)}{_GUARD if root else ''}"
+    imports = "".join(f"import {module(file)}\n" for file in program.operands)
+    coroutines = ""
+    if program.operator == "async":
+        imports = f"import asyncio\n{imports}"
+        coroutines = _write_coroutines(program.drawn)
+    if imports:
+        imports += "\n"
+    source = f"{imports}{coroutines}{_MAIN}{_body(program)}"
+    return source + _GUARD if root else source
 
 
 def _body(program: Program) -> str:
@@ -301,11 +299,10 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
     # `run` resets the shared variable, so that every call returns the same value.
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
-        lines = "".join(
-            f"    await asyncio.sleep({seconds(ticks)})\n    {statement}\n"
-            for ticks, statement in worker
-        )
-        text += f"async def {name}(amount):\n    global shared\n{lines}\n"
+        text += f"async def {name}(amount):\n    global shared\n"
+        for ticks, statement in worker:
+            text += f"    await asyncio.sleep({seconds(ticks)})\n    {statement}\n"
+        text += "\n"
     amounts = "abc"[: len(workers)]
     calls = ", ".join(f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False))
     return (

@@ -57,10 +57,11 @@ _STATE = re.compile(
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
     """Write sentences about variables and values, in random order and with random wording."""
-    return " ".join(
-        FORMS[below(style, len(FORMS))].format(f"v{number}", value)
-        for number, value in shuffled(style, values)
-    )
+    sentences = []
+    for number, value in shuffled(style, values):
+        form = FORMS[below(style, len(FORMS))]
+        sentences.append(form.format(f"v{number}", value))
+    return " ".join(sentences)
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
@@ -89,14 +90,18 @@ def read_document(text: str) -> Facts:
         return Facts(rule=(match[1], match[2] or match[3]))
     if match := _POINTS.fullmatch(text):
         return Facts(files=_LISTED.findall(match[1]))
-    sentences = [_VALUE.fullmatch(sentence) for sentence in text.removesuffix(".").split(". ")]
-    if not text.endswith(".") or None in sentences:
-        raise ValueError(f"this is not a document: {text[:100]!r}")
-    return Facts(values={match[1]: _typed(match[2]) for match in sentences if match})
+    values: dict[str, Value] = {}
+    sentences = expect(re.fullmatch(r"(.+)\.", text), "a document", text)[1]
+    for sentence in sentences.split(". "):
+        match = expect(_VALUE.fullmatch(sentence), "a document", text)
+        values[match[1]] = _typed(match[2])
+    return Facts(values)
 
 
 def _typed(text: str) -> Value:
-    return text if text.isalpha() else int(text)
+    if text.isalpha():
+        return text
+    return int(text)
 
 
 def _prefix(file: str) -> str:
@@ -182,15 +187,17 @@ class Records(ReadDocuments):
 
     def _compute(self, prefix: str) -> None:
         expression = self.rules.get(prefix)
-        if expression and all(variable in self.values for variable in variables(expression)):
+        if expression and self.values.keys() >= {*variables(expression)}:
             self._follow(f"{prefix}%{evaluate(expression, self.values)}")
 
     def _follow(self, file: str, variable: str = "") -> None:
         self.ahead.pop(file, None)
         if file not in self.read:
             # A list names a variable only if some of the listed documents may be irrelevant.
-            certain = variable in ("", self.target) or variable in self._waiting
-            (self.ready if certain else self.doubtful)[file] = variable
+            if variable in ("", self.target) or variable in self._waiting:
+                self.ready[file] = variable
+            else:
+                self.doubtful[file] = variable
             self.order[file] = None
 
     def _finish(self, prefix: str) -> None:
@@ -209,28 +216,23 @@ class Records(ReadDocuments):
 
     def lines(self) -> list[str]:
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
+        rules = [f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)]
+        # Omit ids that the agent must compute.
+        unread = [file for file in _late_first(self.ready) if _prefix(file) not in self.rules]
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
-            "Rules": "; ".join(
-                f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)
-            ),
-            # Omit ids that the agent must compute.
-            "Unread documents": ", ".join(
-                file for file in _late_first(self.ready) if _prefix(file) not in self.rules
-            ),
+            "Rules": "; ".join(rules),
+            "Unread documents": ", ".join(unread),
         }
         if self.doubtful:
-            rows["Possibly irrelevant"] = ", ".join(
-                f"{file} ({self.doubtful[file]})" for file in _late_first(self.doubtful)
-            )
+            doubtful = [f"{file} ({self.doubtful[file]})" for file in _late_first(self.doubtful)]
+            rows["Possibly irrelevant"] = ", ".join(doubtful)
         if self.ahead:
             rows["Read ahead of their rules"] = ", ".join(_late_first(self.ahead))
         rows["Read last"] = ", ".join(self.recent())
-        head = (
-            f"{self.target} is {self.answer}."
-            if self.answer
-            else f"The value of {self.target} is not known yet."
-        )
+        head = f"The value of {self.target} is not known yet."
+        if self.answer:
+            head = f"{self.target} is {self.answer}."
         return [head, *(f"{title}: {row or 'none'}" for title, row in rows.items())]
 
     @classmethod
@@ -240,7 +242,8 @@ class Records(ReadDocuments):
         known.answer = match["answer"]
         known.ahead = dict.fromkeys(split_list(match["ahead"]))
         recent = split_list(match["recent"])
-        for file in (*(file for file in known.ahead if file not in recent), *recent):
+        earlier = [file for file in known.ahead if file not in recent]
+        for file in earlier + recent:
             known.record(file, read=True)
         for file in split_list(match["ready"]):
             known._follow(file)

@@ -73,16 +73,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         super().__init__(config, seed)
         self.max_calls = config.max_calls_per_turn
         self._submitted: str | None = None
-        self._counts = {
-            "reads": 0,
-            "redundant_reads": 0,
-            "guessed_reads": 0,
-        }
+        self._counts = dict.fromkeys(("reads", "redundant_reads", "guessed_reads"), 0)
         self._since: dict[str, int] = {}
 
     def rules(self) -> str:
-        hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
-        return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
+        rules = self.texts["rules"]
+        if self.config.difficulty == "hard":
+            rules += f"\n{self.texts['hard']}"
+        return f"{rules}\n{self.texts['answer']}"
 
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
@@ -176,8 +174,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the answer if the last line of a reply is `Final answer: ...`."""
-        lines = text.strip().splitlines()
-        match = _FINAL.fullmatch(lines[-1].strip()) if lines else None
+        *_, last = ["", *text.strip().splitlines()]
+        match = _FINAL.fullmatch(last.strip())
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
@@ -206,8 +204,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return ()
         if self.known.answer is not None:
             return (ToolCall("submit", {"value": self.known.answer}),)
-        useful = self.known.useful() if self.turns_left > 1 else ()
-        return CallSet("read_document", "file_id", useful)
+        if self.turns_left == 1:
+            return ()
+        return CallSet("read_document", "file_id", self.known.useful())
 
     def legal_calls(self) -> Sequence[ToolCall]:
         # Of the documents read, the state lists only recent ones, although all can be read again.
@@ -251,11 +250,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         (guessed). An answer is `optimal`, `wrong` or `lucky` (not yet certain). Other calls are
         `neutral`.
         """
-        useful = frozenset(
-            call.arguments["file_id"]
-            for call in self.optimal_calls()
-            if call.name == "read_document"
-        )
+        useful = {call.arguments.get("file_id") for call in self.optimal_calls()}
         derivable = frozenset(self.known.unread())
         known, reads = self.known.answer is not None, len(self.known.read)
 
@@ -327,11 +322,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         number of useful documents that were known for more than 20 turns but not read.
         `synthesis_error`: the episode failed although all needed documents were read.
         """
-        read = [node for file in self.known.read if (node := self.graph.node(file))]
-        open_leads = [
-            file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed
-        ]
-        useful, failed = sum(node.needed for node in read), not self.score()
+        needed = {node.file for node in self.graph.nodes if node.needed}
+        open_leads = needed.intersection(self.known.useful())
+        since = [self._since.get(file, self.turn) for file in open_leads]
+        useful, failed = len(needed.intersection(self.known.read)), not self.score()
         return {
             "operations": self.config.operations,
             "height": self.graph.height,
@@ -341,8 +335,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             "useful_reads": useful,
             "answered": self._submitted is not None,
             "premature_halt": failed and bool(open_leads),
-            "lost_leads": sum(
-                self.turn - self._since.get(file, self.turn) > LOST_AFTER for file in open_leads
-            ),
+            "lost_leads": sum(self.turn - start > LOST_AFTER for start in since),
             "synthesis_error": failed and useful == self.graph.needed,
         }

@@ -95,9 +95,8 @@ class GridWorld(World[GridConfig]):
         # Draw from one cell fewer, and skip the start by increasing later indices by one.
         sample = rng.choice(cells - 1, size=config.holes, replace=False)
         free = start[0] * config.size + start[1]
-        holes = [
-            divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
-        ]
+        numbers = sample + (sample >= free)
+        holes = [divmod(number, config.size) for number in sorted(numbers.tolist())]
         self._start(config.size, start, goal, holes, config.hole_penalty)
         # one more turn for `done`
         self.max_turns = config.budget(self._cost(start)) + 1
@@ -147,18 +146,18 @@ class GridWorld(World[GridConfig]):
 
     def board(self) -> str:
         """Draw the cells around the agent `A`, with the goal `G` and holes `O`."""
-        top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
-        rows, columns = (
-            range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
-        )
+        rows, columns = map(self._window, self.position)
         marks = {**dict.fromkeys(self.holes, "O"), self.goal: "G", self.position: "A"}
-        lines = [
-            f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
-            for row in rows
-        ]
         # Show only the last digit of each index to keep the columns narrow.
-        header = "     " + " ".join(str(column % 10) for column in columns)
-        return "\n".join([header, *lines])
+        lines = ["     " + " ".join(str(column % 10) for column in columns)]
+        for row in rows:
+            cells = [marks.get((row, column), ".") for column in columns]
+            lines.append(f"{row:4} {' '.join(cells)}")
+        return "\n".join(lines)
+
+    def _window(self, centre: int) -> range:
+        first = max(0, min(centre - _SIGHT, self.size - 2 * _SIGHT - 1))
+        return range(first, min(self.size, first + 2 * _SIGHT + 1))
 
     @tool
     def up(self) -> str:
@@ -201,8 +200,11 @@ class GridWorld(World[GridConfig]):
 
     def _next(self, direction: str) -> Cell | None:
         down, right = _MOVES[direction]
-        row, column = self.position[0] + down, self.position[1] + right
-        return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
+        row = self.position[0] + down
+        column = self.position[1] + right
+        if 0 <= row < self.size and 0 <= column < self.size:
+            return row, column
+        return None
 
     def score(self) -> float:
         """Return 1 if `done` was called at the goal within the budget, else 0."""
@@ -215,17 +217,17 @@ class GridWorld(World[GridConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return each cheapest path's first step, `done` at the goal, or () with too few moves."""
-        if self.done or self.moves_left < self._cost(self.position):
+        cost = self._cost(self.position)
+        if self.done or self.moves_left < cost:
             return ()
         if self.position == self.goal:
             return (_DONE,)
-        return tuple(
-            ToolCall(direction, {})
-            for direction in _MOVES
-            if (cell := self._next(direction))
-            and self._cost(self.position)
-            == 1 + self.penalty * (cell in self.holes) + self._cost(cell)
-        )
+        calls = []
+        for direction in _MOVES:
+            cell = self._next(direction)
+            if cell and cost == 1 + self.penalty * (cell in self.holes) + self._cost(cell):
+                calls.append(ToolCall(direction, {}))
+        return tuple(calls)
 
     def legal_calls(self) -> Sequence[ToolCall]:
         return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
@@ -268,11 +270,9 @@ class GridWorld(World[GridConfig]):
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        return (
-            "You are at the goal: finish."
-            if call == _DONE
-            else f"Enter cell {self._next(call.name)} next."
-        )
+        if call == _DONE:
+            return "You are at the goal: finish."
+        return f"Enter cell {self._next(call.name)} next."
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -297,8 +297,10 @@ class GridWorld(World[GridConfig]):
         if "finish" in subtask:
             return _DONE
         cells = _read_cells(subtask)[:1]
-        steps = (ToolCall(name, {}) for name in _MOVES if [self._next(name)] == cells)
-        return next(steps, None)
+        for direction in _MOVES:
+            if [self._next(direction)] == cells:
+                return ToolCall(direction, {})
+        return None
 
 
 # Cached, because several episodes and policies may need the costs for the same board.
@@ -310,14 +312,16 @@ def costs_to(goal: Cell, size: int, holes: tuple[Cell, ...], penalty: int) -> ar
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
-    buckets: defaultdict[int, list[int]] = defaultdict(list, {0: [goal[0] * size + goal[1]]})
+    buckets = defaultdict[int, list[int]](list)
+    buckets[0].append(goal[0] * size + goal[1])
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
             # Buckets are processed in order of cost, so the first visit has the lowest cost.
             if costs[cell] < 0:
                 costs[cell] = cost
-                buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
+                price = 1 + penalty * (cell in hole_indices)
+                buckets[cost + price] += _neighbours(cell, size)
         cost += 1
     # An array uses an eighth of the memory of a list.
     return array("i", costs)
@@ -326,8 +330,10 @@ def costs_to(goal: Cell, size: int, holes: tuple[Cell, ...], penalty: int) -> ar
 def _neighbours(cell: int, size: int) -> list[int]:
     column = cell % size
     neighbours = [other for other in (cell - size, cell + size) if 0 <= other < size**2]
-    neighbours += [cell - 1] if column else []
-    neighbours += [cell + 1] if column < size - 1 else []
+    if column > 0:
+        neighbours.append(cell - 1)
+    if column < size - 1:
+        neighbours.append(cell + 1)
     return neighbours
 
 
@@ -336,9 +342,11 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
     # With these bounds, both ends of the path are on the board.
-    rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
-    down, right = rows, distance - rows
-    top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
+    least, most = max(0, distance - size + 1), min(distance, size - 1)
+    down = int(rng.integers(least, most + 1))
+    right = distance - down
+    top = int(rng.integers(size - down))
+    left = int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
     if rng.random() < 0.5:  # mirror the path
         start, goal = (start[0], goal[1]), (goal[0], start[1])

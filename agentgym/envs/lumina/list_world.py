@@ -81,8 +81,8 @@ class ListWorld(World[ListConfig]):
         self.max_turns = config.budget(config.removals + 1)
 
     def _start(self, items: list[int], target: list[int]) -> None:
-        self.items = list(items)
-        self.target = list(target)
+        self.items = items
+        self.target = target
         self.locked = 0
         self._origins = list(range(len(items)))
 
@@ -108,19 +108,23 @@ class ListWorld(World[ListConfig]):
     def board(self) -> str:
         """Draw the list, with `|` after the locked elements, above the target list."""
         first = max(0, self.locked - _DRAWN_LOCKED)
-        items = self.items[first : first + _DRAWN]
-        indices = range(first, first + len(items))
-        width = max(map(len, map(str, (*items, *self.target, len(self.items)))), default=1)
-        rows = [
-            ("index ", [f"{k:{width}}" for k in indices]),
-            ("list  ", [f"{value:{width}}" for value in items]),
-            ("target", [f"{value:{width}}" for value in self.target[first : first + _DRAWN]]),
-        ]
-        for name, cells in rows:
+        end = first + _DRAWN
+        items = self.items[first:end]
+        numbers = (*items, *self.target, len(self.items))
+        width = max(map(len, map(str, numbers)))
+        rows = {
+            "index ": range(first, first + len(items)),
+            "list  ": items,
+            "target": self.target[first:end],
+        }
+        lines = []
+        for name, values in rows.items():
+            cells = [f"{value:{width}}" for value in values]
             cells.insert(self.locked - first, " " if name == "target" else "|")
-        rest = len(self.items) - first - len(items)
-        more = [f"and {rest} more"] if rest > 0 else []
-        return "\n".join([*(" ".join((name, *cells)).rstrip() for name, cells in rows), *more])
+            lines.append(" ".join((name, *cells)).rstrip())
+        if end < len(self.items):
+            lines.append(f"and {len(self.items) - end} more")
+        return "\n".join(lines)
 
     @tool
     def pop(self, id: int) -> str:
@@ -156,18 +160,20 @@ class ListWorld(World[ListConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the pops after which the target is still reachable, or `done` at the target."""
-        if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
+        pops = len(self.items) - len(self.target)
+        if self.done or self.turns_left < pops + 1:
             return ()
-        done = self.items == self.target
-        return (_DONE,) if done else CallSet("pop", "id", self._optimal_pops())
+        if self.items == self.target:
+            return (_DONE,)
+        return CallSet("pop", "id", self._optimal_pops())
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
         # A pop at i is optimal if the list equals the target before i, and the rest of the target
         # is a subsequence of the elements after i.
-        last = next(
-            (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
-        )
+        last = 0
+        while last < min(len(items), len(target)) and items[last] == target[last]:
+            last += 1
         # Match from the right. The first `missing` target elements still need a match.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
@@ -223,11 +229,9 @@ class ListWorld(World[ListConfig]):
         if call == _DONE:
             return "The list equals the target: finish."
         index = call.arguments["id"]
-        position = (
-            f"has index {index} in the current list"
-            if with_state
-            else f"had index {self._origins[index]} in the initial list"
-        )
+        position = f"had index {self._origins[index]} in the initial list"
+        if with_state:
+            position = f"has index {index} in the current list"
         return f"Remove the element that {position} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -247,9 +251,7 @@ class ListWorld(World[ListConfig]):
             return world
         if not task.startswith("Initial list:"):
             raise ValueError(f"the task must start with the initial list, got {task[:100]!r}")
-        initial, target, budget = (
-            list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3]
-        )
+        initial, target, budget = map(_read_numbers, task.split("\n")[:3])
         world._start(initial, target)
         world.max_turns = budget[0]
         return world
@@ -260,10 +262,7 @@ class ListWorld(World[ListConfig]):
 
     def read_state(self, state: str) -> None:
         match = expect(_STATE.search(state), "a state of ListWorld", state)
-        self._start(
-            list(map(int, _NUMBERS.findall(match["items"])))[1::2],
-            list(map(int, _NUMBERS.findall(match["target"]))),
-        )
+        self._start(_read_numbers(match["items"])[1::2], _read_numbers(match["target"]))
         self.locked = int(match["locked"])
         self.set_turns_left(int(match["left"]))
 
@@ -274,10 +273,15 @@ class ListWorld(World[ListConfig]):
         if number is None or " list " not in subtask:
             return None
         index = int(number[0])
-        if "current list" in subtask:
-            return ToolCall("pop", {"id": index})
-        known = index in self._origins
-        return ToolCall("pop", {"id": self._origins.index(index)}) if known else None
+        if "current list" not in subtask:
+            if index not in self._origins:
+                return None
+            index = self._origins.index(index)
+        return ToolCall("pop", {"id": index})
+
+
+def _read_numbers(text: str) -> list[int]:
+    return list(map(int, _NUMBERS.findall(text)))
 
 
 def _highest_value(config: ListConfig) -> int:

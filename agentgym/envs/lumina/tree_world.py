@@ -80,15 +80,15 @@ class TreeWorld(World[TreeConfig]):
         shape = uniform_tree(config.nodes, config.arity, rng)
         ids = _draw_ids(config.nodes, rng)
         values = rng.choice(_VALUES, size=config.nodes + 1, replace=False).tolist()
-        self.children: dict[str, list[str]] = {
-            ids[k]: [ids[c] for c in shape[k]] for k in range(config.nodes)
-        }
+        self.children: dict[str, list[str]] = {}
+        for node, below in zip(ids, shape, strict=True):
+            self.children[node] = [ids[child] for child in below]
         self._values = dict(zip(ids, values, strict=False))
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
-        target = int(candidates[rng.integers(len(candidates))])
-        absent = rng.random() < config.absent_probability
-        # The last value is reserved for a missing target.
-        self._start(values[-1] if absent else values[target], config.absent_probability > 0)
+        target = candidates[rng.integers(len(candidates))]
+        if rng.random() < config.absent_probability:
+            target = -1  # the last value belongs to no node
+        self._start(values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
             frontier = list(self._frontier)
@@ -150,13 +150,13 @@ class TreeWorld(World[TreeConfig]):
         return f"Find the node with value {self.target}. {presence}"
 
     def _knowledge(self) -> str:
-        children = {
-            node: "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
-            for node in self.known
-        }
-        return "\n".join(
-            f"(id={node}, value={value}) -> {children[node]}" for node, value in self.known.items()
-        )
+        lines = []
+        for node, value in self.known.items():
+            children = "UNKNOWN"
+            if node not in self._frontier:
+                children = f"[{', '.join(self.children[node])}]"
+            lines.append(f"(id={node}, value={value}) -> {children}")
+        return "\n".join(lines)
 
     @tool
     def get_children(self, id: str) -> list[dict[str, Any]]:
@@ -223,7 +223,8 @@ class TreeWorld(World[TreeConfig]):
 
         Nodes are in order of appearance; unseen nodes have empty ids.
         """
-        ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
+        unseen = self.config.nodes - len(self.known)
+        ids = [*self.known, *[""] * unseen]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
@@ -244,12 +245,9 @@ class TreeWorld(World[TreeConfig]):
 
     def board(self) -> str:
         """Draw the visible nodes as an indented tree; `?` marks unexplored nodes."""
-        inner = {
-            child
-            for node in self.known
-            if node not in self._frontier
-            for child in self.children[node]
-        }
+        inner = set[str]()
+        for node in self.known.keys() - self._frontier.keys():
+            inner.update(self.children[node])
         rest = [(node, 0) for node in self.known if node not in inner][::-1]
         lines = [f"target {self.target}"]
         while rest:
@@ -292,13 +290,11 @@ class TreeWorld(World[TreeConfig]):
         return world
 
     def _read_nodes(self, text: str) -> None:
-        nodes = _NODE.findall(text)
-        self.children = {
-            node: ids.split(", ") if ids else []
-            for node, _, children, ids in nodes
-            if children != "UNKNOWN"
-        }
-        self._values = {node: int(value) for node, value, _, _ in nodes}
+        self.children, self._values = {}, {}
+        for node, value, children, ids in _NODE.findall(text):
+            self._values[node] = int(value)
+            if children != "UNKNOWN":
+                self.children[node] = ids.split(", ") if ids else []
         for node, value in self._values.items():
             self._show(node, value)
         for node in self.children:

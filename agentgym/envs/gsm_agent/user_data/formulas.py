@@ -80,7 +80,10 @@ def _sample(items: Sequence[Any], count: int = 1) -> Sequence[Any] | Several:
 
 
 def _windows(items: Sequence[Any], count: int) -> list[list[Any]]:
-    return [[items[(start + k) % len(items)] for k in range(count)] for start in range(len(items))]
+    windows = []
+    for start in range(len(items)):
+        windows.append([items[(start + k) % len(items)] for k in range(count)])
+    return windows
 
 
 def _steps(start: Any, end: Any, step: Any = 1) -> list[str]:

@@ -86,15 +86,19 @@ def raise_any(path: Path, mistakes: Sequence[str]) -> None:
     """Raise a ValueError that lists all mistakes, if there are any."""
     if mistakes:
         rest = len(mistakes) - _MOST_REPORTED
-        more = f"; and {rest} more" if rest > 0 else ""
         listed = "; ".join(mistakes[:_MOST_REPORTED])
-        raise ValueError(f"{path} contains {len(mistakes)} mistakes: {listed}{more}")
+        if rest > 0:
+            listed += f"; and {rest} more"
+        raise ValueError(f"{path} contains {len(mistakes)} mistakes: {listed}")
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write JSON objects, one per line."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    path.write_text(_json_lines(records), encoding="utf-8", newline="\n")
+
+
+def _json_lines(records: Iterable[Any]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def keep_dataset(data: Any) -> str:
@@ -106,9 +110,9 @@ def keep_dataset(data: Any) -> str:
     """
     if isinstance(data, str | Path):
         return str(data)
-    parts = (
-        data if isinstance(data, Mapping) else {str(getattr(data, "split", None) or "data"): data}
-    )
+    parts = data
+    if not isinstance(data, Mapping):
+        parts = {str(getattr(data, "split", None) or "data"): data}
     files = {}
     for name, rows in parts.items():
         if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
@@ -116,7 +120,7 @@ def keep_dataset(data: Any) -> str:
                 f"data must be a path, a dataset or a dict of datasets, got {data!r:.100}"
             )
         try:
-            files[name] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            files[name] = _json_lines(rows)
         except TypeError as error:
             raise ValueError(f"data must contain rows of JSON values ({error})") from error
     digest = sha256(json.dumps(files).encode()).hexdigest()[:16]

@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from agentgym.envs.gsm_agent.vocabulary import capital
 from agentgym.envs.reading import load_texts
 
 _TEXTS = load_texts(__file__, "stories")
@@ -62,7 +64,7 @@ def split_if(sentence: str) -> tuple[str, str]:
         question, premise = f"{match[1]}?", match[2]
     else:
         return "", sentence
-    return f"{_capital(premise.rstrip(','))}.", _capital(question)
+    return f"{capital(premise.rstrip(','))}.", capital(question)
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
@@ -78,14 +80,12 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
             sentences.append(condition)
             question = rest
         unclear = why_unclear(question) or _why_incomplete(question, sentences)
-    counts = Counter(
-        number for sentence in (*sentences, question) for number in find_numbers(sentence)
-    )
+    counts = Counter(chain.from_iterable(map(find_numbers, (*sentences, question))))
 
     def tells(group: Sequence[str]) -> bool:
         return any(counts[number] == 1 for number in find_numbers(" ".join(group)))
 
-    premises = tuple(" ".join(group) for group in group_sentences(sentences, tells))
+    premises = tuple(map(" ".join, group_sentences(sentences, tells)))
     if not premises and not unclear:
         unclear = "no sentence contains a number of its own"
     return RawProblem(name, text, question or text, premises, answer, unclear, find_names(text))
@@ -122,7 +122,7 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
     pronoun = _THEY.search(question)
     if pronoun and not _NOUN.search(question, 0, pronoun.start()):
         return f"only the story says what {pronoun[0]!r} is in the question {question!r}"
-    if not _GENERIC.issuperset(word.lower() for word in _WORD.findall(question)):
+    if not _GENERIC.issuperset(map(str.lower, _WORD.findall(question))):
         return ""
     return f"the question {question!r} names nothing to search for"
 
@@ -131,22 +131,23 @@ def find_names(text: str) -> tuple[str, ...]:
     """Return the capitalised words within sentences, except days, months and titles."""
     # Pronouns and words that also occur in lower case are not names, even if capitalised.
     small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
-    found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
-    return tuple(dict.fromkeys(name for name in found if name.lower() not in small))
+    found = dict.fromkeys(_NAME.findall(text))
+    return tuple(name for name in found if name not in _CALENDAR and name.lower() not in small)
 
 
 def find_numbers(text: str) -> set[str]:
     """Return the numbers in a text as digits, including number words such as `twice`."""
-    found = (_NUMBERS.get(token.lower(), token.replace(",", "")) for token in _NUMBER.findall(text))
-    return {number for number in found if number[0].isdigit()}
+    numbers = set()
+    for token in _NUMBER.findall(text):
+        number = _NUMBERS.get(token.lower(), token.replace(",", ""))
+        if number[0].isdigit():
+            numbers.add(number)
+    return numbers
 
 
 def _why_incomplete(question: str, premises: Sequence[str]) -> str:
     if not premises:
         return "its question is the whole problem"
-    told = find_numbers(question)
-    return f"its question contains {min(told)}, which belongs in a document" if told else ""
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
+    if told := find_numbers(question):
+        return f"its question contains {min(told)}, which belongs in a document"
+    return ""

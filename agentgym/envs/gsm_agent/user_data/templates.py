@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from agentgym.envs.gsm_agent.user_data.stories import (
     split_sentences,
     why_unclear,
 )
+from agentgym.envs.gsm_agent.vocabulary import capital
 
 _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
@@ -63,7 +64,7 @@ class Line:
         parts = list(option)
         if len(parts) != len(self.names):
             # Flatten the pairs of a line such as `(a, a_text), (b, b_text) = ...`.
-            parts = [part for pair in parts for part in pair]
+            parts = list(chain.from_iterable(parts))
         return zip(self.names, parts, strict=True)
 
 
@@ -80,8 +81,7 @@ class _Draw:
             self.shown[name], self.values[name] = value, to_number(value)
 
     def write(self, text: str) -> str:
-        written = _SLOT.sub(lambda slot: write_number(self.shown[slot[1]]), text)
-        return f"{written[:1].upper()}{written[1:]}"
+        return capital(_SLOT.sub(lambda slot: write_number(self.shown[slot[1]]), text))
 
 
 class Template:
@@ -103,7 +103,7 @@ class Template:
             raise ValueError("expected a story, #init: and #answer:")
         solved = _SOLVED.findall(solution)
         self.answer = Formula(solved[-1] if solved else given["answer"])
-        self.conditions = [Formula(line) for line in _items(given.get("conditions", ""))]
+        self.conditions = list(map(Formula, _items(given.get("conditions", ""))))
         self.lines = self._sort([Line(line, lists) for line in _items(given["init"])])
         self._check(story)
         self._due = self._schedule()
@@ -111,12 +111,10 @@ class Template:
         for line in reversed(self.lines):
             if not self._relevant.isdisjoint(line.names):
                 self._relevant |= line.formula.names
-        self.people = [
-            name
-            for line in self.lines
-            if any(each.startswith("names") for each in line.formula.names)
-            for name in line.names
-        ]
+        self.people: list[str] = []
+        for line in self.lines:
+            if any(each.startswith("names") for each in line.formula.names):
+                self.people += line.names
         # Remove the default values of slots, which may contain full stops.
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
@@ -163,16 +161,8 @@ class Template:
         unclear = self.unclear or why_unclear(question, names)
         if not groups and not unclear:
             unclear = "its sentences lack a number that decides the answer"
-        return RawProblem(
-            f"{self.name}#{number}",
-            text,
-            question,
-            documents,
-            self._answer(draw),
-            unclear,
-            names,
-            exact=True,
-        )
+        answer, own_id = self._answer(draw), f"{self.name}#{number}"
+        return RawProblem(own_id, text, question, documents, answer, unclear, names, exact=True)
 
     def _fill(self, rng: Random) -> _Draw:
         draw = _Draw(self._lists)
@@ -195,9 +185,8 @@ class Template:
             if draw.tries > _MOST_TRIES:
                 return False
             draw.take(line, option)
-            if all(_holds(each, draw) for each in self._due[place]) and self._extend(
-                place + 1, draw, rng
-            ):
+            holds = all(_holds(each, draw) for each in self._due[place])
+            if holds and self._extend(place + 1, draw, rng):
                 return True
         return False
 
@@ -205,23 +194,20 @@ class Template:
         """Group the sentences so that each group has a number that affects the answer."""
         # Skip the variables of an equation, each of which follows from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
-        deciding = [
-            line
-            for line in self.lines
-            if equated.isdisjoint(line.names)
-            and not self._relevant.isdisjoint(line.names)
-            and self._decides(line, draw, rng)
-        ]
-        places = [_places(line, [*self.sentences, self.question]) for line in deciding]
-        if any(
-            not where and line.formula.names <= self._lists.keys()
-            for line, where in zip(deciding, places, strict=True)
-        ):
-            return []
+        places = []
+        for line in self.lines:
+            drawn = equated.isdisjoint(line.names) and not self._relevant.isdisjoint(line.names)
+            if not drawn or not self._decides(line, draw, rng):
+                continue
+            where = _places(line, [*self.sentences, self.question])
+            if where:
+                places.append(where)
+            elif line.formula.names <= self._lists.keys():
+                return []
 
         def tells(group: Sequence[str]) -> bool:
-            own = {self.sentences.index(sentence) for sentence in group}
-            return any(where and where <= own for where in places)
+            own = set(map(self.sentences.index, group))
+            return any(where <= own for where in places)
 
         return group_sentences(self.sentences, tells)
 
@@ -250,7 +236,8 @@ def load_templates(path: Path) -> list[Template]:
     Raise ValueError, with the file and field, if a template is malformed.
     """
     folder = path if path.is_dir() else path.parent
-    folder = folder / "symbolic" if (folder / "symbolic").is_dir() else folder
+    if (folder / "symbolic").is_dir():
+        folder /= "symbolic"
     files = sorted(folder.glob("*.toml")) if path.is_dir() else [path]
     lists = _load_lists(folder)
     return [_load(file, lists) for file in files]
@@ -284,8 +271,12 @@ def _load(file: Path, lists: Mapping[str, Any]) -> Template:
 
 
 def _items(text: str) -> list[str]:
-    lines = (line.strip().removeprefix("-").strip() for line in text.splitlines())
-    return [line for line in lines if line not in ("", "True")]
+    items = []
+    for line in text.splitlines():
+        item = line.strip().removeprefix("-").strip()
+        if item not in ("", "True"):
+            items.append(item)
+    return items
 
 
 def _require(names: Sequence[str] | frozenset[str], known: set[str]) -> None:
@@ -303,8 +294,8 @@ def _holds(condition: Formula, draw: _Draw) -> bool:
 
 
 def _places(line: Line, sentences: Sequence[str]) -> set[int]:
-    return {
-        place
-        for place, sentence in enumerate(sentences)
-        if not set(_SLOT.findall(sentence)).isdisjoint(line.names)
-    }
+    places = set()
+    for place, sentence in enumerate(sentences):
+        if not set(line.names).isdisjoint(_SLOT.findall(sentence)):
+            places.add(place)
+    return places

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
@@ -52,8 +53,8 @@ def necessary(published: Published) -> Violations:
         # If `exact` is set, all documents are known to be necessary, even if numbers repeat.
         if problem.exact:
             continue
-        numbers = [_own_numbers(document) for document in documents]
-        counts = Counter(number for some in numbers for number in some)
+        numbers = list(map(_own_numbers, documents))
+        counts = Counter(chain.from_iterable(numbers))
         counts.update(find_numbers(problem.question))
         for some, text in zip(numbers, problem.documents or problem.premises, strict=True):
             if not any(counts[number] == 1 for number in some):
