@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -273,3 +273,13 @@ def send_letter(
         accepts=same_letter(subject, body, *attachments),
         **message,
     )
+
+
+def as_records(columns: Collection[str], rows: Iterable[Iterable[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table as dictionaries."""
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def fields_of(record: Mapping[str, Any], /, *same: str, **renamed: str) -> dict[str, Any]:
+    """Return some fields of a record; `renamed` maps new names to the record's names."""
+    return {name: record[renamed.get(name, name)] for name in (*same, *renamed)}

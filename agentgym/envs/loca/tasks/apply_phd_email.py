@@ -42,6 +42,7 @@ from agentgym.text.tools import ToolError, echo
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
+OUTBOX = f"file {OUT}"
 AUTOMATIC = "Automatic reply: "
 SCRIPT = f"""python -c '
 import json, pathlib, zipfile
@@ -84,7 +85,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
-    remade = (f"file {LIST}", f"file {OUT}")
+    remade = (f"file {LIST}", OUTBOX)
     forbidden = (DRAFTS,)
     harmless: ClassVar[Mapping[str, str]] = {
         "own:email.sent.messages.body": "the text of a mail to a professor",
@@ -110,9 +111,11 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
             sender = address(professor, int(marks[k]), domain)
             layout = draw_layout(rng) if self.config.different_structures else first
-            texts = self._positive(layout) if k < count else self._negative()
             if k < count:
+                texts = self._positive(layout)
                 expected[sender] = members_of(layout, root, letters)
+            else:
+                texts = self._negative()
             mails += self._letters(professor, sender, texts)
         for _ in range(-(-size // _OTHERS)):
             sender, subject, text = self._mails.news()
@@ -168,7 +171,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
-        return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
+        return draw_tree(self.rng, layout or draw_layout(self.rng))
 
     def _moment(self) -> datetime:
         return self.start - timedelta(minutes=self.whole(6_000, 30_000))
@@ -179,58 +182,48 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
                  "list_directory", path=FLAT),
         ]  # fmt: skip
-        dated = yield [
-            read(
-                f"Read {paper}.",
-                _read_paper,
-                "read_pdf_pages",
-                pdf_file_path=f"{FLAT}/{paper}",
-                end_page=9,
-            )
-            for paper in names
-        ]
-        dated_papers = sorted(
-            (when, author, paper) for paper, (when, author) in zip(names, dated, strict=True)
-        )
-        letters = [
-            (author, paper) for _, author, paper in dated_papers if paper.startswith("letter")
-        ]
-        awards = [f"{FLAT}/{paper}" for _, _, paper in dated_papers if paper.startswith("award")]
+        steps = []
+        for paper in names:
+            file = {"pdf_file_path": f"{FLAT}/{paper}", "end_page": 9}
+            steps.append(read(f"Read {paper}.", _read_paper, "read_pdf_pages", **file))
+        dated = yield steps
+        dated_papers = ((*facts, paper) for facts, paper in zip(dated, names, strict=True))
+        letters, awards = [], []
+        for _, author, paper in sorted(dated_papers):
+            if paper.startswith("letter"):
+                letters.append((author, paper))
+            else:
+                awards.append(f"{FLAT}/{paper}")
         newest: dict[str, Sequence[Any]] = {}
         for request in (yield from read_folder(_read_request)):
             if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        members_by_recipient = {
-            box: _sources(files, root, letters)
-            for box, (_, _, files) in sorted(newest.items())
-            if files
-        }
-        archives = {
-            f"{OUT}/{k}/{root}.zip": members
-            for k, members in enumerate(members_by_recipient.values(), 1)
-        }
+        body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
+        archives: dict[str, Mapping[str, str]] = {}
+        sources: set[str] = set()
+        mails = []
+        for box, (_, _, files) in sorted(newest.items()):
+            if not files:
+                continue
+            archive = f"{OUT}/{len(archives) + 1}/{root}.zip"
+            archives[archive] = _sources(files, root, letters)
+            sources |= set(archives[archive].values())
+            mails.append(
+                write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
+                      accepts=lambda mail: _is_application(mail_of(mail), root), attachments=[archive])
+            )  # fmt: skip
         yield [
-            *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
+            *_merges(awards, sources),
             write("Write down what belongs into each archive.", "archives", "write_file", thing=f"file {LIST}", same=("path",),
                   accepts=lambda arguments: json.loads(arguments["content"]) == archives,
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
+        label = "Make the archives."
         yield write(
-            "Make the archives.",
-            "archives",
-            "run_command",
-            thing=f"file {OUT}",
-            same=("command",),
-            command=SCRIPT,
+            label, "archives", "run_command", thing=OUTBOX, same=("command",), command=SCRIPT
         )
-        body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
-        yield [
-            write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
-                  accepts=lambda mail: _is_application(mail_of(mail), root),
-                  attachments=[archive])
-            for box, archive in zip(members_by_recipient, archives, strict=True)
-        ]  # fmt: skip
+        yield mails
 
     def task_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
@@ -258,9 +251,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield from set_failures(
             "the archive", (path for path in files if not path.endswith("/")), list(expected)
         )
-        folders = {
-            path[: place + 1] for path in expected for place, sign in enumerate(path) if sign == "/"
-        }
+        folders = set()
+        for path in expected:
+            for slash in re.finditer("/", path):
+                folders.add(path[: slash.end()])
         for path in files:
             if path[-1:] == "/" and path not in folders:
                 yield f"the archive: the folder {echo(path)} should not be there"
@@ -272,11 +266,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
-        awards = self.truth["awards"][:: 1 if source == OLDEST else -1]
+        awards = list(self.truth["awards"])
+        if source == NEWEST:
+            awards.reverse()
+        pages = []
         try:
-            return _pages(data) == [
-                page for award in awards for page in _pages(files[f"/workspace/{FLAT}/{award}"])
-            ]
+            for award in awards:
+                pages += _pages(files[f"/workspace/{FLAT}/{award}"])
+            return _pages(data) == pages
         except ToolError:
             return False
 
@@ -305,20 +302,18 @@ def _read_paper(text: str) -> tuple[str, str]:
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
     if mail["subject"].startswith(AUTOMATIC):
         return None
-    above: list[tuple[int, str]] = []
+    above = [(-1, "")]  # the depths and paths of the folders around the current line
     files: Layout = {}
     for before, name, what in _LINE.findall(mail["body"]):
-        above = [(depth, folder) for depth, folder in above if depth < len(before)]
+        while above[-1][0] >= len(before):
+            above.pop()
+        path = above[-1][1] + name
         if name.endswith("/"):
-            above.append((len(before), name))
+            above.append((len(before), path))
         elif what in PAPER_OF_PHRASE:
-            path = "".join([*(folder for _, folder in above), name])
             files[path] = PAPER_OF_PHRASE[what]
-    return (
-        _SENDER.findall(mail["from"])[0],
-        mail["date"],
-        files if files and asks_for_papers(mail["body"]) else None,
-    )
+    asked = files if files and asks_for_papers(mail["body"]) else None
+    return _SENDER.findall(mail["from"])[0], mail["date"], asked
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -327,13 +322,12 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
         place = path.replace(ROOT, root)
         if paper == LETTERS:
             for n, (author, letter) in enumerate(letters, 1):
-                sources[place.replace("<Last_Name>", author).replace("<n>", str(n))] = (
-                    f"/workspace/{FLAT}/{letter}"
-                )
+                name = place.replace("<Last_Name>", author).replace("<n>", str(n))
+                sources[name] = f"/workspace/{FLAT}/{letter}"
+        elif paper in (OLDEST, NEWEST):
+            sources[place] = _merged(paper)
         else:
-            sources[place] = (
-                _merged(paper) if paper in (OLDEST, NEWEST) else f"/workspace/{FLAT}/{paper}"
-            )
+            sources[place] = f"/workspace/{FLAT}/{paper}"
     return sources
 
 
@@ -341,16 +335,11 @@ def _merged(paper: str) -> str:
     return f"{OUT}/{paper.replace(', ', '_').replace(' ', '_')}.pdf"
 
 
-def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
-    return [
-        write(
-            f"Merge the {order}.",
-            "archives",
-            "merge_pdfs",
-            thing=f"file {OUT}",
-            pdf_paths=paths,
-            output_path=_merged(order),
-        )
-        for order, paths in ((OLDEST, list(awards)), (NEWEST, list(awards[::-1])))
-        if _merged(order) in sources
-    ]
+def _merges(awards: list[str], sources: set[str]) -> Iterator[PlanStep]:
+    for order, paths in ((OLDEST, awards), (NEWEST, awards[::-1])):
+        target = _merged(order)
+        if target in sources:
+            label = f"Merge the {order}."
+            yield write(
+                label, "archives", "merge_pdfs", thing=OUTBOX, pdf_paths=paths, output_path=target
+            )
