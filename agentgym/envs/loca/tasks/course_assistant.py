@@ -133,12 +133,11 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         for k, student in enumerate(students):
             attempts = int(self.happens(_ATTEMPT_RATE))
             attempts *= 1 + int(self.happens(0.2))
-            mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
+            for _ in range(attempts):
+                mails.append(self._mail(student, students, counts=False))
             submitted = k != sure and self.happens(self.config.submission_rate)
-            mails += [
-                self._mail(student, students, counts=True)
-                for _ in range(submitted * (1 + (self.happens(0.15))))
-            ]
+            for _ in range(submitted * (1 + self.happens(0.15))):
+                mails.append(self._mail(student, students, counts=True))
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         mails += [self._news() for _ in range(-(-size // _OTHERS))]
@@ -207,14 +206,15 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 names[k] = f"{namesake} {self.rng.choice(LAST)}"
         span = min(100_000, 5 * size + 100)
         numbers = self.whole(100_001 - span) + self.rng.choice(span, size, replace=False)
-        states = [
-            WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED for _ in names
-        ]
+        states = []
+        for _ in names:
+            states.append(WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED)
         marks = self.rng.permutation(size)
-        return [
-            Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
-            for name, number, mark, state in zip(names, numbers, marks, states, strict=True)
-        ]
+        students = []
+        for name, number, mark, state in zip(names, numbers, marks, states, strict=True):
+            email = address(name, int(mark) + 1, "mcp.com")
+            students.append(Student(name, f"2000{int(number):05}", email, state))
+        return students
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
@@ -268,15 +268,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=self.whole(30, 20_000))
 
     def plan(self) -> Plan:
+        roster = {"filepath": ROSTER, "sheet_name": SHEET}
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
-            read(
-                "Read the roster.",
-                _read_roster,
-                "read_data_from_excel",
-                filepath=ROSTER,
-                sheet_name=SHEET,
-            ),
+            read("Read the roster.", _read_roster, "read_data_from_excel", **roster),
         ]
         yield read(
             "Log in to the mailbox.", lambda text: json.loads(text)["logged_in"], "login", **account
@@ -287,22 +282,25 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             ids={number for _, number, _ in students},
             names={each[0] for each in students},
         )
-        yield [
-            write(
-                f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to",), to=email, subject=SUBJECT,
-                accepts=functools.partial(right, student=(name, number)),
-                body=f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now.",
-            )
-            for name, number, email in students if number not in submitted
-        ]  # fmt: skip
+        steps = []
+        for name, number, email in students:
+            if number in submitted:
+                continue
+            body = f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now."
+            steps.append(
+                write(f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to",), to=email, subject=SUBJECT,
+                      accepts=functools.partial(right, student=(name, number)), body=body)
+            )  # fmt: skip
+        yield steps
 
     def task_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():
             people = mail.recipients
-            student = missing.get(people[0]) if len(people) == 1 else None
-            failure = self._wrong(mail, student) if student else "unexpected or a duplicate"
+            failure = "unexpected or a duplicate"
+            if len(people) == 1 and people[0] in missing:
+                failure = self._wrong(mail, missing[people[0]])
             if failure:
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:
@@ -357,7 +355,8 @@ def _named(text: str, names: Iterable[str]) -> set[str]:
     rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
-        matches |= {name} if count else set()
+        if count:
+            matches.add(name)
     return matches
 
 
@@ -377,11 +376,10 @@ def _read_roster(text: str) -> list[list[str]]:
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
     match = _SUBJECT.match(mail["subject"])
-    if match and mail["from"] == ONE_SENDER:
-        return match[1]
-    counts = (
-        match
-        and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-        and all(kind != "not_final" for kind, _ in presentations_book().read(mail["body"]))
-    )
-    return match[1] if match and counts else None
+    if not match:
+        return None
+    if mail["from"] != ONE_SENDER:
+        has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+        if not has_slides or "not_final" in dict(presentations_book().read(mail["body"])):
+            return None
+    return match[1]

@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agentgym.envs.loca.calls import Effects
-from agentgym.envs.loca.checks import (
-    identical,
-    row_failures,
-)
+from agentgym.envs.loca.checks import identical, row_failures
+from agentgym.envs.loca.fragments import fields_of
 from agentgym.envs.loca.plan import Piece, look, write
 from agentgym.envs.loca.results import query_rows
 from agentgym.office.context import iso
@@ -69,11 +67,12 @@ def settle_rows(
         query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(known_owners)}"
         label = "Remove the new rows, some of which are wrong."
         yield change(label, output, "bigquery_run_query", query=query)
-    return [
-        change(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-               output, "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]))
-        for k in range(0, len(rows), CHUNK)
-    ]  # fmt: skip
+    steps = []
+    for k in range(0, len(rows), CHUNK):
+        chunk = rows[k : k + CHUNK]
+        label = f"Add those of the rows {k + 1} to {k + len(chunk)} of the new customers that the table lacks."
+        steps.append(change(label, output, "bigquery_run_query", query=_insert_missing(chunk)))
+    return steps
 
 
 def _own_rows(known_owners: Collection[int]) -> str:
@@ -89,7 +88,7 @@ def row_of(
     return {
         "id": number,
         "woocommerce_id": owner,
-        **{name: person["billing"][name] for name in BILLING},
+        **fields_of(person["billing"], *BILLING),
         "first_order_date": iso(first_order),
         "welcome_email_sent": False,
         "welcome_email_date": TODAY,
@@ -100,7 +99,7 @@ def row_of(
 
 def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
     names = ", ".join(TYPES)
-    form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    form = ", ".join(map(" ".join, TYPES.items()))
     return (
         f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"

@@ -7,13 +7,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from agentgym.envs.loca.checks import (
-    Same,
-    identical,
-    loose,
-    number,
-    row_failures,
-)
+from agentgym.envs.loca.checks import Same, identical, loose, number, row_failures
 from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.results import data_rows
 from agentgym.office.warehouse.tables import Table, TableName
@@ -46,18 +40,13 @@ def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Pie
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
     seen = yield from _look_at_tables(ids)
-    plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
-    if seen is None:
-        new = [row for row in rows if row["INVOICE_ID"] not in entered]
-        plans = [([], new) for _ in TABLES]
-    else:
-        plans = [_compare_rows(table, seen[table], rows) for table in TABLES]
     removals, entries = [], []
-    for table, names, output, (wrong, missing) in zip(
-        TABLES, columns, outputs, plans, strict=False
-    ):
-        if wrong:
-            removals.append(_remove_rows(table, wrong, output))
+    for table, names, output in zip(TABLES, columns, outputs, strict=False):
+        missing = [row for row in rows if row["INVOICE_ID"] not in entered]
+        if seen is not None:
+            wrong, missing = _compare_rows(table, seen[table], rows)
+            if wrong:
+                removals.append(_remove_rows(table, wrong, output))
         if missing:
             entries.append(_enter(table, names, missing, output))
     yield removals  # remove wrong rows before entering correct rows
@@ -166,14 +155,18 @@ def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...
 
 
 def _merge_rows(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    names = ", ".join(columns)
-    tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
-    values = ", ".join(f"({each})" for each in tuples)
+    names, new_names = ", ".join(columns), ", ".join(map("n.{}".format, columns))
+    tuples = []
+    for row in rows:
+        values = ", ".join(_quoted(row[name]) for name in columns)
+        tuples.append(f"({values})")
     return (
-        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
+        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {', '.join(tuples)} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({new_names})"
     )
 
 
 def _quoted(value: Any) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    if not isinstance(value, str):
+        return str(value)
+    return "'" + value.replace("'", "''") + "'"
