@@ -133,7 +133,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 past.setdefault(student, []).append(round(10 * score))
                 students[student] = name
         quiz = {"student_id": as_name, "name": as_name, "score": as_finite}
-        drops: dict[tuple[str, ...], Fraction] = {}
+        drops: dict[tuple[str, str], Fraction] = {}
         path = state / "agent_workspace" / LATEST
         for place, row in enumerate(read_table(path, quiz, ["student_id"]), 2):
             student = row["student_id"]
@@ -147,7 +147,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         self._set_truth(cloud, drops, published=expected, students=students)
 
     def _set_truth(
-        self, cloud: GoogleCloud, drops: Mapping[tuple[str, ...], Fraction], **more: Any
+        self, cloud: GoogleCloud, drops: Mapping[tuple[str, str], Fraction], **more: Any
     ) -> None:
         bad, critical = [], {}
         for (student, name), drop in drops.items():

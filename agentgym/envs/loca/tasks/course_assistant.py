@@ -337,7 +337,9 @@ def _text_fault(
     plain = "\n".join(parts[1:])
     others = (_ids(plain) & set(ids)) - {student[1]}
     others |= _named(plain, names) - {student[0]}
-    return "the plain text beside the HTML names other students" if others else ""
+    if others:
+        return "the plain text beside the HTML names other students"
+    return ""
 
 
 def _is_reminder(

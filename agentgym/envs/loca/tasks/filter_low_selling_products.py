@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,13 +92,7 @@ PUBLISHED_OFFERS = replace(
 )
 LETTER = text_of("letters", "FilterLowSellingProducts")
 # Shop tables that the plan does not change. Products are checked separately.
-PROTECTED = (
-    "tags",
-    "product_tags",
-    "orders",
-    "customers",
-    "settings",
-)
+PROTECTED = ("tags", "product_tags", "orders", "customers", "settings")
 
 
 @dataclass(frozen=True)
@@ -160,19 +155,21 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
         slow_products: list[dict[str, Any]] = []
-        for product, role in zip(make_products(self.rng, size), roles, strict=True):
-            state = (
-                self._slow(slow_products[-20:])
-                if role == "low"
-                else self._other(len(products) - len(slow_products))
-            )
-            products.append({**product, **state})
-            self._add_note(products[-1], role)
-            slow_products += [products[-1]] if role == "low" else []
+        for drawn, role in zip(make_products(self.rng, size), roles, strict=True):
+            if role == "low":
+                product = {**drawn, **self._slow(slow_products[-20:])}
+                slow_products.append(product)
+            else:
+                product = {**drawn, **self._other(len(products) - len(slow_products))}
+            self._add_note(product, role)
+            products.append(product)
         shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all([self._record(product) for product in products])
-        rows = [_row(key, product["name"], product["since"], product["regular"], product["sale"])
-                for key, product, role in zip(ids, products, roles, strict=True) if role == "low"]  # fmt: skip
+        ids = shop.products.add_all(list(map(self._record, products)))
+        rows = []
+        for key, product, role in zip(ids, products, roles, strict=True):
+            if role == "low":
+                prices = product["regular"], product["sale"]
+                rows.append(_row(key, product["name"], product["since"], *prices))
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
         self._set_truth(rows, letters)
@@ -202,11 +199,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email = self.office.get(Email)
         load_mail(state, email, ME, [person.email for person in people])
         email.login_as(ME)
-        entries = [{**vars(person), "status": "active"} for person in people]
-        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
-        letters = {}
+        entries, letters = [], {}
         for person in people:
+            entries.append({**vars(person), "status": "active"})
             letters[person.email] = fill_letter(LETTER, {"name": person.name, "count": len(rows)})
+        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
         self._set_truth(rows, letters, published=True)
 
     def _set_truth(
@@ -255,15 +252,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
         if before and self.happens(_TIE_RATE):
             twin = pick(self.rng, before)
-            double = {
-                "regular": f"{2 * Decimal(twin['regular']):.2f}",
-                "sale": f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else "",
-            }
-            return product | {
-                "since": twin["since"],
-                **(double if Decimal(twin["regular"]) < 10_000 else {}),
-            }
-        return product | ({"since": before[-1]["since"]} if before and self.happens(0.3) else {})
+            product["since"] = twin["since"]
+            if Decimal(twin["regular"]) < 10_000:
+                product["regular"] = _double(twin["regular"])
+                product["sale"] = _double(twin["sale"])
+        elif before and self.happens(0.3):
+            product["since"] = before[-1]["since"]
+        return product
 
     def _other(self, others: int) -> dict[str, Any]:
         old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
@@ -311,21 +306,19 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             if k and self.happens(0.08):
                 # One person has subscribed twice with different spellings of the same address.
                 twice = pick(self.rng, entries)
-                entries.append(
-                    {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
-                )
+                spelling = twice["email"].title().replace("Mcp.Com", "MCP.com")
+                entries.append({**twice, "email": spelling})
                 continue
             mail = address(name, k + 1, DOMAIN)
             active = not k or self.rng.random() >= _INACTIVE_RATE
             email.add_user(mail, "", name)
-            entries.append(
-                {"name": name, "email": mail, "status": "active" if active else "cancelled"}
-            )
+            status = "active" if active else "cancelled"
+            entries.append({"name": name, "email": mail, "status": status})
             if active:
                 letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
-        records = [
-            {**entry, "id": place} for place, entry in enumerate(shuffled(self.rng, entries), 1)
-        ]
+        records = []
+        for place, entry in enumerate(shuffled(self.rng, entries), 1):
+            records.append({**entry, "id": place})
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
 
@@ -337,7 +330,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         slow = yield from read_shop(
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
-        rows = sorted((_row(*fact) for fact in slow), key=_order)
+        rows = sorted(itertools.starmap(_row, slow), key=_order)
         outlet = yield look(
             "categories",
             f"Look for the category {OUTLET}.",
@@ -361,14 +354,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             label = f"Move the products {slow[k][0]} to {update[-1]['id']} that hardly sell."
             steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=update))
         yield steps
-        letters = {
-            to: fill_letter(letter, {"name": name, "count": len(rows)})
-            for to, name in subscribers.items()
-        }
-        yield [
-            send_letter(f"Write to {to}.", self.outputs[2], to, text, [TABLE])
-            for to, text in letters.items()
-        ]
+        letters = []
+        for to, name in subscribers.items():
+            text = fill_letter(letter, {"name": name, "count": len(rows)})
+            letters.append(send_letter(f"Write to {to}.", self.outputs[2], to, text, [TABLE]))
+        yield letters
 
     @property
     def _offers(self) -> CsvTable:
@@ -441,13 +431,14 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 
 
+def _double(price: str) -> str:
+    return f"{2 * Decimal(price):.2f}" if price else ""
+
+
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
     # Discount ratios are exact decimals, so rounding does not change the order.
-    return (
-        row["In Stock Since"],
-        Decimal(row["Discount Ratio"].removesuffix("%")),
-        row["Product Name"],
-    )
+    ratio = Decimal(row["Discount Ratio"].removesuffix("%"))
+    return row["In Stock Since"], ratio, row["Product Name"]
 
 
 def _day(days: int) -> str:
@@ -468,16 +459,15 @@ def _shop(shop: WooCommerce) -> str:
 
 
 def _find_outlet(text: str) -> int:
-    found = [each["id"] for each in json.loads(text) if each["name"] == OUTLET]
-    return int(found[0]) if found else 0
+    return next((int(each["id"]) for each in json.loads(text) if each["name"] == OUTLET), 0)
 
 
 def _read_subscribers(text: str) -> dict[str, str]:
-    return {
-        each["email"].lower(): each["name"]
-        for each in json.loads(text)["subscribers"]
-        if each["status"] == "active"
-    }
+    subscribers = {}
+    for each in json.loads(text)["subscribers"]:
+        if each["status"] == "active":
+            subscribers[each["email"].lower()] = each["name"]
+    return subscribers
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:

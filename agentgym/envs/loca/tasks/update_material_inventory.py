@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,13 @@ from pydantic import Field, TypeAdapter
 from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import find_spreadsheet, read_shop, read_table, settle_sheet
+from agentgym.envs.loca.fragments import (
+    as_records,
+    find_spreadsheet,
+    read_shop,
+    read_table,
+    settle_sheet,
+)
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.published.files import as_finite, as_name, read_json, typed_rows
 from agentgym.envs.loca.published.rules import inventory_failures
@@ -47,6 +54,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
+CREATED = datetime(2024, 1, 1, tzinfo=UTC)  # when the products were added
 LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time stated in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
@@ -140,23 +148,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        materials = self._materials(
-            self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
-        )
-        recipes = self._recipes(
-            materials, self.config.products or max(2, round(1.2 * sqrt(size))), size
-        )
+        scale = round(1.2 * sqrt(size))
+        materials = self._materials(self.config.materials or min(100, max(5, scale)))
+        recipes = self._recipes(materials, self.config.products or max(2, scale), size)
         shop, sold = self.office.get(WooCommerce), Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
         orders = self._orders(size, skus, sold)
         used = Counter[str]()
         for sku, count in sold.items():
-            used.update({material: count * need for material, need in recipes.get(sku, {}).items()})
-        left = {
-            material: self._left(material, materials, recipes, used[material])
-            for material in materials
-        }
-        before = {material: left[material] + used[material] for material in materials}
+            for material, need in recipes.get(sku, {}).items():
+                used[material] += count * need
+        left, before = {}, {}
+        for material in materials:
+            left[material] = self._left(material, materials, recipes, used[material])
+            before[material] = left[material] + used[material]
         old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
         numbers = dict(zip(skus, shop.products.add_all(self._products(skus, old)), strict=True))
         for order in orders:
@@ -167,8 +172,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self.files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
         )
-        new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
-        self._set_truth(sheet, rows, left, new)
+        self._set_truth(sheet, rows, left, numbers, recipes)
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [])
@@ -187,25 +191,22 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for row in typed_rows(f"{place}: {RECIPES}", tables[RECIPES], columns, list(columns)[:2]):
             if row["Raw Material ID"] not in left or not row["Unit Quantity"]:
                 raise ValueError(f"{place}: {RECIPES} must contain material amounts, got {row}")
-            recipes.setdefault(row["Product SKU"], {})[row["Raw Material ID"]] = row[
-                "Unit Quantity"
-            ]
+            recipe = recipes.setdefault(row["Product SKU"], {})
+            recipe[row["Raw Material ID"]] = row["Unit Quantity"]
         numbers = self._load_shop(state, recipes, left)
         sheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, tables)
-        new = {
-            numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items() if sku in numbers
-        }
-        self._set_truth(sheet, stock, left, new, published=vars(results.expected_final_inventories))
+        published = vars(results.expected_final_inventories)
+        self._set_truth(sheet, stock, left, numbers, recipes, published=published)
 
     def _load_shop(
         self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
     ) -> dict[str, int]:
         """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
         shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
-        records = [
-            {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
-            for product in products
-        ]  # fmt: skip
+        records = []
+        for product in products:
+            fixed = {"categories": ["Furniture"], "date_created": CREATED}
+            records.append({**vars(product), **fixed})
         try:
             ids = shop.products.add_all(records)
         except ToolError as error:
@@ -216,10 +217,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
-                lines.append(
-                    {"product_id": numbers[line.product_id.sku], "quantity": line.quantity}
-                )
-                for material, need in recipes.get(line.product_id.sku, {}).items():
+                sku = line.product_id.sku
+                lines.append({"product_id": numbers[sku], "quantity": line.quantity})
+                for material, need in recipes.get(sku, {}).items():
                     left[material] -= need * line.quantity
             dates = {"date_created": paid, "date_paid": paid}
             shop.orders.add_all([{"status": order.status, "line_items": lines, **dates}])
@@ -230,20 +230,22 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         sheet: str,
         rows: Sequence[Mapping[str, Any]],
         left: Mapping[str, int],
-        new: Mapping[int, int],
+        numbers: Mapping[str, int],
+        recipes: Mapping[str, Mapping[str, int]],
         **more: Any,
     ) -> None:
         shop = self.office.get(WooCommerce)
-        states = {
-            row["id"]: [row.get("stock_quantity"), row["stock_status"]]
-            for row in shop.products.all()
-        }
-        for product, count in new.items():
-            states[product] = [count, "instock" if count else "outofstock"]
+        states, stock = {}, []
+        for product in shop.products.all():
+            states[product["id"]] = [product.get("stock_quantity"), product["stock_status"]]
+        for sku, recipe in recipes.items():
+            if sku in numbers:
+                count = _most(recipe, left)
+                states[numbers[sku]] = [count, "instock" if count else "outofstock"]
+        for row in rows:
+            stock.append({**row, "Current Stock": in_decimals(left[row["Material ID"]])})
         self.truth = {
-            "rows": [
-                {**row, "Current Stock": in_decimals(left[row["Material ID"]])} for row in rows
-            ],
+            "rows": stock,
             "sheet": sheet,
             "stock": states,
             "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
@@ -253,22 +255,17 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
-        names = [
-            (base + grade, unit)
-            for unit, bases in MATERIALS.items()
-            for base in bases.split("|")
-            for grade in GRADES
-        ]
+        names = []
+        for unit, bases in MATERIALS.items():
+            for base, grade in itertools.product(bases.split("|"), GRADES):
+                names.append((base + grade, unit))
         chosen = shuffled(self.rng, names, count)
         numbers = shuffled(self.rng, range(100, 1_000), count)
-        return {
-            f"MAT-{key}": {
-                "name": name,
-                "unit": unit,
-                "supplier": f"{self.rng.choice(LAST)} Materials",
-            }
-            for key, (name, unit) in zip(numbers, chosen, strict=False)
-        }
+        materials = {}
+        for key, (name, unit) in zip(numbers, chosen, strict=False):
+            supplier = f"{self.rng.choice(LAST)} Materials"
+            materials[f"MAT-{key}"] = {"name": name, "unit": unit, "supplier": supplier}
+        return materials
 
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
@@ -277,14 +274,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
         )
-        recipes = {}
+        recipes: dict[str, dict[str, int]] = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
-            recipes[f"{kind.upper()}-{place:03d}"] = {
-                str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
-                for m in chosen
-            }
+            recipe = recipes[f"{kind.upper()}-{place:03d}"] = {}
+            for material in map(str, chosen):
+                quantities = np.arange(*QUANTITIES[materials[material]["unit"]])
+                recipe[material] = int(self.rng.choice(quantities))
         return recipes
 
     def _left(
@@ -299,18 +296,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if not needs:
             return step * self.whole(1, 500)
         need = pick(self.rng, needs)
-        counts = [int(count) for count in self.rng.integers(3, 150, 8)]
+        counts: list[int] = self.rng.integers(3, 150, 8).tolist()
         if self.rng.random() >= _EDGE_RATE:
             return need * counts[0] + step * self.whole(0, max(1, need // step))
         if self.happens(0.25):
             return need * counts[0] - step
         # Prefer counts for which floating-point arithmetic gives a wrong result.
-        hard = [
-            count
-            for count in counts
-            if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count
-        ]
-        return need * [*hard, *counts][0]
+        for count in counts:
+            if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count:
+                return need * count
+        return need * counts[0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
@@ -328,13 +323,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 note, pieces = self._note(kind, lines)
             if kind == "new":
                 sold.update(pieces)
-            orders.append(
-                {
-                    **self._dates(kind, first=not k),
-                    "line_items": [{"sku": sku, "quantity": n} for sku, n in lines.items()],
-                    "customer_note": note,
-                }
-            )
+            order = self._dates(kind, first=not k)
+            order["line_items"] = [{"sku": sku, "quantity": n} for sku, n in lines.items()]
+            orders.append({**order, "customer_note": note})
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
@@ -366,22 +357,17 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         status = {"done": "completed", "void": pick(self.rng, ["cancelled", "refunded"])}.get(
             kind, "processing"
         )
-        return {
-            "status": status,
-            "date_created": paid - late,
-            "date_paid": paid,
-            **({"date_completed": paid} if kind == "done" else {}),
-        }
+        dates = {"status": status, "date_created": paid - late, "date_paid": paid}
+        if kind == "done":
+            dates["date_completed"] = paid
+        return dates
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         for sku in skus:
-            yield {
-                "name": _name(sku),
-                "sku": sku,
-                "regular_price": cents(self.rng, 2_000, 90_000),
-                "date_created": datetime(2024, 1, 1, tzinfo=UTC),
-                **({"stock_quantity": old[sku]} if sku in old else {"virtual": True}),
-            }
+            stock = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
+            price = cents(self.rng, 2_000, 90_000)
+            record = {"name": _name(sku), "sku": sku, "regular_price": price}
+            yield {**record, "date_created": CREATED, **stock}
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
         members = []
@@ -401,38 +387,23 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> tuple[str, list[dict[str, Any]]]:
-        old_recipe = {
-            str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
-        }
-        table = [
-            (
-                sku,
-                _name(sku),
-                material,
-                materials[material]["name"],
-                need / 100,
-                materials[material]["unit"],
-            )
-            for sku, recipe in {**recipes, "LAMP-1000": old_recipe}.items()
-            for material, need in recipe.items()
-        ]
-        rows = [
-            {
-                "Material ID": key,
-                "Material Name": material["name"],
-                "Current Stock": before[key] / 100,
-                "Unit": material["unit"],
-                "Min Stock": before[key] // 3_000,
-                "Supplier": material["supplier"],
-            }
-            for key, material in shuffled(self.rng, list(materials.items()))
-        ]
+        old = self.rng.choice(list(materials), 2, replace=False).tolist()
+        table, rows = [], []
+        for sku, recipe in {**recipes, "LAMP-1000": dict.fromkeys(old, 200)}.items():
+            for key, need in recipe.items():
+                name, unit = materials[key]["name"], materials[key]["unit"]
+                table.append((sku, _name(sku), key, name, need / 100, unit))
+        for key, material in shuffled(self.rng, list(materials.items())):
+            stock, least = before[key] / 100, before[key] // 3_000
+            unit, supplier = material["unit"], material["supplier"]
+            rows.append((key, material["name"], stock, unit, least, supplier))
         sheets = {
             "Sheet1": [],
             RECIPES: [RECIPE, *shuffled(self.rng, table)],
-            STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
+            STOCK: [MATERIAL, *rows],
         }
-        return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
+        spreadsheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
+        return spreadsheet, as_records(MATERIAL, rows)
 
     def plan(self) -> Plan:
         sheet = yield find_spreadsheet(TITLE)
@@ -453,21 +424,29 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         materials = [row for row in stock["rows"] if not is_blank(row)]
         # Converting a float through a string gives the exact decimal value.
         left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
-        written = {
-            stock["rows"][k][0] for k in stock["own"]
-        }  # rows that the agent has already updated
+        # Leave out the materials whose rows the agent has already updated.
+        written = {stock["rows"][k][0] for k in stock["own"]}
         skus = {number: sku for sku, number in products}
-        for product, count in (line for lines in orders for line in lines):
+        for product, count in itertools.chain.from_iterable(orders):
             for material, need in recipes.get(skus[product], []):
                 left[material] -= count * need * (material not in written)
-        counts = []
+        updates = []
         for sku, product in products:
             if sku in recipes:
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
-                counts.append((sku, product, floor(min(amounts))))
+                count = floor(min(amounts))
+                updates.append(
+                    write(
+                        f"Set the stock of {sku} to {count}.",
+                        self.outputs[1],
+                        "woo_products_update",
+                        productId=product,
+                        productData={"stock_quantity": count},
+                    )
+                )
         where = {"spreadsheet_id": sheet, "sheet": STOCK}
         updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
-        expected = [dict(zip(MATERIAL, row, strict=True)) for row in updated]
+        expected = as_records(MATERIAL, updated)
         label, output = "Write the stock of the materials.", self.outputs[0]
         entries = yield from settle_sheet(
             functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
@@ -476,28 +455,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             f"C2:C{len(materials)}",
             lambda table: not any(_stock_failures(table, expected)),
         )
-        yield [
-            *entries,
-            *(
-                write(
-                    f"Set the stock of {sku} to {count}.",
-                    self.outputs[1],
-                    "woo_products_update",
-                    productId=product,
-                    productData={"stock_quantity": count},
-                )
-                for sku, product, count in counts
-            ),
-        ]
+        yield [*entries, *updates]
 
     def task_failures(self) -> Iterator[str]:
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
-        products = {
-            row["id"]: row
-            for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
-        }
+        rows = shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
+        products = {row["id"]: row for row in rows}
         for product, (count, status) in truth["stock"].items():
             row = products.get(product, {"stock_quantity": None, "stock_status": "gone"})
             if (row["stock_quantity"], row["stock_status"]) != (count, status):
@@ -543,6 +508,8 @@ def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     pieces = read_amended(
         {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
     )
-    return [
-        [line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]
-    ] or None
+    sold = []
+    for name, line in lines.items():
+        if pieces[name]:
+            sold.append([line["product_id"], pieces[name]])
+    return sold or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,16 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym.envs.loca.catalog import in_decimals
-from agentgym.envs.loca.checks import (
-    digest,
-    file_state,
-    parts_of,
-    same_subject,
-    says,
-    set_failures,
-)
+from agentgym.envs.loca.checks import digest, file_state, parts_of, same_subject, says, set_failures
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import fill_letter, read_shop, send_letter
+from agentgym.envs.loca.fragments import fields_of, fill_letter, read_shop, send_letter
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
@@ -50,12 +44,8 @@ from agentgym.text.tools import ToolError
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
 
-PRODUCTS = tuple(
-    (
-        "Atlas|Calendar|Comic|Cookbook|Crime novel|Dictionary|Notebook|Picture book|Poems|"
-        "Travel guide"
-    ).split("|")
-)
+PRODUCTS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems",
+            "Travel guide")  # fmt: skip
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
@@ -93,26 +83,20 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         others = 15 + size // 10  # number of table rows about customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
-        members = [
-            customer
-            for customer, (kind, _) in zip(customers, histories, strict=True)
-            if kind != "guest"
-        ]
-        ids = iter(shop.customers.add_all(members))
-        owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
+        has_account = [kind != "guest" for kind, _ in histories]
+        ids = iter(shop.customers.add_all(list(itertools.compress(customers, has_account))))
+        owners, known_customers = [], []
+        for customer, (kind, _) in zip(customers, histories, strict=True):
+            owners.append(0 if kind == "guest" else next(ids))
+            if kind == "known":
+                known_customers.append((owners[-1], customer))
         orders = self._orders(shop, owners, customers, histories)
-        known_customers = [
-            (owner, customer)
-            for owner, customer, (kind, _) in zip(owners, customers, histories, strict=True)
-            if kind == "known"
-        ]
         keys = (90_000 + self.rng.permutation(2 * others)).tolist()
         strangers = zip(keys, everybody[len(histories) :], strict=False)
         rows = self._rows([*known_customers, *strangers])
-        cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
-        cloud.bigquery.load(
-            DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
-        )
+        table = [tuple(row.values()) for row in rows]
+        cloud.bigquery.load(DATASET, TABLE, TYPES, table)
+        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, table[:5])
         email = self.office.get(Email)
         email.add_user(ME, self._write_files(), SHOP)
         new: list[dict[str, Any]] = []
@@ -122,21 +106,15 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
-                new.append(
-                    {
-                        **row_of(last + len(new) + 1, owner, customer, min(moments)),
-                        "welcome_email_sent": True,
-                    }
-                )
+                row = row_of(last + len(new) + 1, owner, customer, min(moments))
+                new.append({**row, "welcome_email_sent": True})
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
+        tables = bigquery_state(cloud, DATASET)
+        del tables[f"{DATASET}.{TABLE}"]
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
-            "tables": {
-                name: state
-                for name, state in bigquery_state(cloud, DATASET).items()
-                if name != f"{DATASET}.{TABLE}"
-            },
+            "tables": tables,
             "shop": digest(shop.store, *PROTECTED),
             "users": email.users(),
             "files": file_state(self.files),
@@ -147,11 +125,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         histories: list[History] = []
         left = size
         while left:
-            story = (
-                stories[len(histories)]
-                if len(histories) < len(stories)
-                else str(self.rng.choice(list(HISTORIES), p=list(HISTORIES.values())))
-            )
+            if len(histories) < len(stories):
+                story = stories[len(histories)]
+            else:
+                story = str(self.rng.choice(list(HISTORIES), p=list(HISTORIES.values())))
             moments = self._moments(story)[:left]
             left -= len(moments)
             histories.append((story, moments))
@@ -159,14 +136,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
-        inside = [
-            NOW - timedelta(seconds=int(s))
-            for s in 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)
-        ]
-        old = [
-            FROM - timedelta(seconds=int(s))
-            for s in 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)
-        ]
+        ages = 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)
+        inside = [NOW - timedelta(seconds=age) for age in ages.tolist()]
+        ages = 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)
+        old = [FROM - timedelta(seconds=age) for age in ages.tolist()]
         return {
             "new at the edge": [FROM],
             "new after the edge": [inside[0], before],
@@ -212,11 +185,12 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             if "date_completed" in record:
                 totals[_moment(record)] = in_decimals(count * prices[place])
         records = shuffled(self.rng, records)
-        pairs = zip(shop.orders.add_all(records), records, strict=True)
-        numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
-        return {
-            moment: (key, totals[moment], moment in declining) for moment, key in numbers.items()
-        }
+        orders = {}
+        for key, record in zip(shop.orders.add_all(records), records, strict=True):
+            if "date_completed" in record:
+                moment = _moment(record)
+                orders[moment] = key, totals[moment], moment in declining
+        return orders
 
     def _completed(
         self,
@@ -303,19 +277,18 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         known_owners = {row[1] for row in table}
         last = max((row[0] for row in table), default=0)
         rows: list[dict[str, Any]] = []
-        mails = []
+        letters = []
         for owner, order, moment, first in _new_orders(orders, known_owners, hours):
             row = row_of(last + len(rows) + 1, owner, order, first)
             rows.append({**row, "welcome_email_sent": True})
-            mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+            paid = order["id"], order["total"]
+            to, subject, body = _letter(letter, order, paid, moment)
+            letters.append(send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body)))
         yield (yield from settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
-        yield [
-            send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body))
-            for to, subject, body in mails
-        ]
+        yield letters
 
     def own_records(self) -> Sequence[Any]:
         """Return the id and customer of each row that was not in the table at the start."""
@@ -323,11 +296,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         except ToolError:
             return ()
-        initial = [
-            [row["id"], row["woocommerce_id"]]
-            for row in self.truth["rows"]
-            if row["sync_date"] != TODAY
-        ]
+        initial = []
+        for row in self.truth["rows"]:
+            if row["sync_date"] != TODAY:
+                initial.append([row["id"], row["woocommerce_id"]])
         pairs = [[row.get("id"), row.get("woocommerce_id")] for row in rows]
         return [pair for pair in pairs if pair not in initial]
 
@@ -351,13 +323,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
         mails = email.sent()
-        yield from set_failures(
-            "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
-        )
-        for mail in mails:
-            subject, body = letters.get(
-                ", ".join(mail.recipients), (mail.subject, parts_of(mail)[0])
-            )
+        recipients = [", ".join(mail.recipients) for mail in mails]
+        yield from set_failures("welcome mails", recipients, list(letters))
+        for to, mail in zip(recipients, mails, strict=True):
+            subject, body = letters.get(to, (mail.subject, parts_of(mail)[0]))
             if not same_subject(mail, subject) or not says(mail, body):
                 yield f"the mail to {mail.to} does not match the template"
             if mail.attachments:
@@ -399,8 +368,8 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
     if not order["customer_id"]:
         return None
     return {
-        **{name: order[name] for name in ("id", "customer_id", "total", "date_completed")},
-        "billing": {name: order["billing"][name] for name in BILLING},
+        **fields_of(order, "id", "customer_id", "total", "date_completed"),
+        "billing": fields_of(order["billing"], *BILLING),
         "declined": declines_mails(order.get("customer_note") or ""),
     }
 

@@ -26,6 +26,8 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
+    as_records,
+    fields_of,
     fill_letter,
     find_spreadsheet,
     read_shop,
@@ -54,10 +56,8 @@ FIELDS = {
     "safety_threshold": "Safety Threshold", "supplier_name": "Supplier Name", "supplier_id": "Supplier ID",
     "supplier_contact": "Supplier Contact",
 }  # fmt: skip
-CELLS = {
-    name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact
-    for name in COLUMNS
-}
+_NUMBERS = ("Product ID", "Current Stock", "Safety Threshold")
+CELLS = dict.fromkeys(COLUMNS, exact) | dict.fromkeys(_NUMBERS, number())
 LETTER = text_of("letters", "WoocommerceStockAlert")
 ROLES = (
     "Purchasing manager",
@@ -119,24 +119,22 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             supplier = pick(self.rng, list(suppliers))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all([_record(product) for product in products])
-        rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
-        old = [
-            self._outdated(row)
-            for row, product in zip(rows, products, strict=True)
-            if product["role"] == "reported"
-        ]
+        ids = shop.products.add_all(list(map(_record, products)))
+        rows, old, new = [], [], []
+        for key, product in zip(ids, products, strict=True):
+            rows.append(_row(key, product, suppliers))
+            if product["role"] == "reported":
+                old.append(self._outdated(rows[-1]))
+            elif product["role"] == "low":
+                new.append(rows[-1])
         sheets = self.office.get(GoogleSheet)
-        old_alerts = [
-            self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k})
-            for k, row in enumerate(rows[:2])
-        ]
-        sheets.add_spreadsheet(
-            f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
-        )
+        older = []
+        for k, row in enumerate(rows[:2]):
+            older.append(self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}))
+        sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: _table(older)})
         old = shuffled(self.rng, old)
         tables: dict[str, list[Any]] = {
-            ALERTS: [COLUMNS, *(tuple(row.values()) for row in old)],
+            ALERTS: _table(old),
             SUPPLIERS: [
                 ("Supplier ID", "Supplier Name", "Supplier Contact"),
                 *([supplier, *fields.values()] for supplier, fields in suppliers.items()),
@@ -144,9 +142,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         }
         spreadsheet = sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
-            "new": [
-                row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
-            ],
+            "new": new,
             "old": old,
             "manager": self._write_files(),
             "sheet": spreadsheet,
@@ -203,26 +199,18 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
-        names = people(self.rng, len(ROLES))
-        addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
+        users, lines = [], []
+        for k, name in enumerate(people(self.rng, len(ROLES))):
+            mail = address(name, k + 1, DOMAIN)
+            users.append((mail, "", name))
+            lines.append(f"- {ROLES[k]}: {name} <{mail}>")
         email = self.office.get(Email)
-        email.add_users(
-            [
-                (ME, "admin-2025", "Shop Admin"),
-                *((mail, "", name) for mail, name in zip(addresses, names, strict=True)),
-            ]
-        )
+        email.add_users([(ME, "admin-2025", "Shop Admin"), *users])
         email.login_as(ME)
-        lines = [
-            f"- {role}: {name} <{mail}>"
-            for role, name, mail in zip(ROLES, names, addresses, strict=True)
-        ]
-        self.files.write(
-            CONTACTS,
-            "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""]),
-        )
+        text = "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""])
+        self.files.write(CONTACTS, text)
         self.files.write(TEMPLATE, LETTER)
-        return addresses[0]
+        return users[0][0]
 
     def plan(self) -> Plan:
         manager = yield read(
@@ -252,7 +240,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         where = {"spreadsheet_id": sheet, "sheet": ALERTS}
         last = len(old) + len(rows)
         earlier = [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]]
-        new = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        new = as_records(COLUMNS, rows)
         step = functools.partial(write, thing="spreadsheets", **where)
         entries = yield from settle_sheet(
             functools.partial(step, "Add the rows.", self.outputs[0], "update_cells"),
@@ -265,15 +253,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         if entries and missing > 0:
             label = "Make room in the sheet."
             yield step(label, self.outputs[0], "add_rows", count=missing, start_row=alerts["room"])
-        letters = [
-            send_letter(
-                f"Write to the purchasing manager about {row[2]}.",
-                self.outputs[1],
-                manager,
-                _letter(letter, row),
-            )
-            for row in rows
-        ]
+        letters = []
+        for row in rows:
+            label = f"Write to the purchasing manager about {row[2]}."
+            letters.append(send_letter(label, self.outputs[1], manager, _letter(letter, row)))
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
@@ -290,9 +273,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
-        yield from set_failures(
-            "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
-        )
+        expected = [(self.truth["manager"], subject) for subject in letters]
+        yield from set_failures("mails", addressed, expected)
         for mail in mails:
             body = letters.get(" ".join(mail.subject.split()))
             if body is not None and not says(mail, body):
@@ -316,7 +298,7 @@ def _alert_failures(
 
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    record = {name: product[name] for name in ("name", "sku", "description", "status")}
+    record = fields_of(product, "name", "sku", "description", "status")
     if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
     age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
@@ -334,6 +316,10 @@ def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [COLUMNS, *(tuple(row.values()) for row in rows)]
+
+
 def _row(
     key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
@@ -344,9 +330,8 @@ def _row(
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    return fill_letter(
-        template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    )
+    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    return fill_letter(template, values)
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
