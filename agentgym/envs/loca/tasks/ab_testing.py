@@ -36,7 +36,10 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 from agentgym.text.validation import check_int
 
-DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
+DATASET = "ab_testing"
+RECORD = "record.csv"
+BUCKET = "promo-assets-for-b"
+LOG = "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
 # Conversion rates may be rounded to two decimals.
@@ -113,7 +116,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         clicks, views = self._counts(lengths)
         verdict = str(self.rng.choice(list(VERDICTS), p=list(VERDICTS.values())))
         self._decide(verdict, clicks, views)
-        rates, ends = {}, np.cumsum(lengths)
+        rates = {}
+        ends = np.cumsum(lengths)
         for k, (name, end) in enumerate(zip(names, ends, strict=True)):
             rows = slice(end - lengths[k], end)
             table = self._rows(int(hours[k]), clicks[:, rows], views[:, rows])
@@ -129,7 +133,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         cloud = self.office.get(GoogleCloud)
         load_workspace(state, self.files, [RECORD])
         read_table(state / "agent_workspace" / RECORD, dict.fromkeys(COLUMNS, str))
-        rates, total = {}, np.zeros(4, dtype=np.int64)
+        rates = {}
+        total = np.zeros(4, dtype=np.int64)
         for table, rows in read_tables(state, DATASET, TYPES).items():
             cloud.bigquery.load(DATASET, table, TYPES, rows)
             sums = np.array([row[1:] for row in rows], dtype=np.int64).sum(axis=0)
@@ -308,7 +313,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return ab_testing_failures(self.files, cloud, self.truth["published"], verdict)
 
     def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
-        entries, before = log_state(cloud), self.truth["entries"]
+        entries = log_state(cloud)
+        before = self.truth["entries"]
         if entries[: len(before)] != before:
             yield "an earlier log entry was removed"
             return

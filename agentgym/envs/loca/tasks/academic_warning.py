@@ -29,12 +29,10 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 
-DATASET, LATEST, RESULT, LOG = (
-    "academic_warning",
-    "latest_quiz_scores.csv",
-    "bad_student.csv",
-    "exam_log",
-)
+DATASET = "academic_warning"
+LATEST = "latest_quiz_scores.csv"
+RESULT = "bad_student.csv"
+LOG = "exam_log"
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
@@ -86,7 +84,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         classes = [f"Class {chr(65 + self.whole(class_count))}" for _ in ids]
         students = list(zip(ids, names, classes, strict=True))
         # Four students left before the quiz; four joined after the exams.
-        stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
+        stayed = students[:size]
+        left = students[size : size + 4]
+        new = students[size + 4 :]
         cloud = self.office.get(GoogleCloud)
         scores = {}
         for student, outcome in zip(stayed, self._outcomes(size), strict=True):
@@ -165,7 +165,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        critical, limit = _DROP_RATE * _CRITICAL_RATE, _LIMIT_RATE / 2
+        critical = _DROP_RATE * _CRITICAL_RATE
+        limit = _LIMIT_RATE / 2
         shares = np.array([_DROP_RATE * (1 - _CRITICAL_RATE), critical, limit, limit])
         shares = np.append(shares, 1 - shares.sum())
         names = ["warning", "critical", "25", "45", "fine"]
@@ -254,7 +255,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        cloud, truth = self.office.get(GoogleCloud), self.truth
+        cloud = self.office.get(GoogleCloud)
+        truth = self.truth
         return academic_warning_failures(self.files, cloud, truth["published"], truth["students"])
 
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
@@ -274,10 +276,19 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
 
 def _log_step(student: str, name: str) -> PlanStep:
-    label, accepts = f"Log {name} ({student}).", partial(_reports, name=name, student=student)
+    label = f"Log {name} ({student})."
+    accepts = partial(_reports, name=name, student=student)
     message = f"{name} ({student}) fell by more than 45 %."
-    return write(label, LOG, "logging_write_log", same=("severity",), accepts=accepts, log_name=LOG,
-                 severity="CRITICAL", message=message)  # fmt: skip
+    return write(
+        label,
+        LOG,
+        "logging_write_log",
+        same=("severity",),
+        accepts=accepts,
+        log_name=LOG,
+        severity="CRITICAL",
+        message=message,
+    )
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:

@@ -40,8 +40,10 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.text.tools import ToolError, echo
 
-ME, SUBJECT = "maryc@mcp.com", "submit_material"
-LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
+ME = "maryc@mcp.com"
+SUBJECT = "submit_material"
+LIST = "/workspace/archives.json"
+OUT = "/workspace/outbox"
 OUTBOX = f"file {OUT}"
 AUTOMATIC = "Automatic reply: "
 SCRIPT = f"""python -c '
@@ -52,6 +54,7 @@ for target, members in json.load(open("{LIST}")).items():
         for name, source in members.items():
             archive.write(source, name)
 '"""
+_PAPER = re.compile(r"^\[FILE\] ((?:award|letter)\S*)", re.MULTILINE)
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
 # Share of professors who mention an archive structure without requesting one.
 _SHOWN_RATE = 0.12
@@ -96,7 +99,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
-        rng, email = self.rng, self.office.get(Email)
+        rng = self.rng
+        email = self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{whole(rng, 2019, 2024)}{whole(rng, 100_000):05}"
@@ -105,7 +109,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         letters, awards = draw_papers(rng, self.files, name, student, names[size:])
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
-        first, marks = draw_layout(rng), rng.permutation(size) + 1
+        first = draw_layout(rng)
+        marks = rng.permutation(size) + 1
         expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
             domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
@@ -143,7 +148,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
-        write, tree = self._mails, self._tree(layout)
+        write = self._mails
+        tree = self._tree(layout)
         if self.rng.random() >= _REPEAT_RATE:
             return [write.request("ask", tree)]
         if self.happens(0.5):
@@ -151,7 +157,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
-        kind, write = self.rng.random(), self._mails
+        kind = self.rng.random()
+        write = self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
         if kind < _SHOWN_RATE + 0.3 * _REPEAT_RATE:
@@ -160,7 +167,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
         sender = f"{professor} <{box}>" if self.happens(0.8) else box
-        write, moment, mails = self._mails, self._moment(), []
+        write = self._mails
+        moment = self._moment()
+        mails = []
         for text in texts:
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
@@ -179,9 +188,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     def plan(self) -> Plan:
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
-            read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
-                 "list_directory", path=FLAT),
-        ]  # fmt: skip
+            read("List the papers.", _PAPER.findall, "list_directory", path=FLAT),
+        ]
         steps = []
         for paper in names:
             file = {"pdf_file_path": f"{FLAT}/{paper}", "end_page": 9}
@@ -199,7 +207,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         archives: dict[str, Mapping[str, str]] = {}
         sources: set[str] = set()
         mails = []
@@ -209,16 +216,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             archive = f"{OUT}/{len(archives) + 1}/{root}.zip"
             archives[archive] = _sources(files, root, letters)
             sources |= set(archives[archive].values())
-            mails.append(
-                write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
-                      accepts=lambda mail: _is_application(mail_of(mail), root), attachments=[archive])
-            )  # fmt: skip
-        yield [
-            *_merges(awards, sources),
-            write("Write down what belongs into each archive.", "archives", "write_file", thing=f"file {LIST}", same=("path",),
-                  accepts=lambda arguments: json.loads(arguments["content"]) == archives,
-                  path=LIST, content=json.dumps(archives, indent=1)),
-        ]  # fmt: skip
+            mails.append(_send_step(box, archive, root, name))
+        yield [*_merges(awards, sources), _list_step(archives)]
         label = "Make the archives."
         yield write(
             label, "archives", "run_command", thing=OUTBOX, same=("command",), command=SCRIPT
@@ -329,6 +328,34 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
         else:
             sources[place] = f"/workspace/{FLAT}/{paper}"
     return sources
+
+
+def _list_step(archives: Mapping[str, Mapping[str, str]]) -> PlanStep:
+    return write(
+        "Write down what belongs into each archive.",
+        "archives",
+        "write_file",
+        thing=f"file {LIST}",
+        same=("path",),
+        accepts=lambda arguments: json.loads(arguments["content"]) == archives,
+        path=LIST,
+        content=json.dumps(archives, indent=1),
+    )
+
+
+def _send_step(to: str, archive: str, root: str, name: str) -> PlanStep:
+    body = "Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n"
+    return write(
+        f"Send the archive to {to}.",
+        "mails",
+        "send_email",
+        same=("to",),
+        accepts=lambda mail: _is_application(mail_of(mail), root),
+        to=to,
+        subject=SUBJECT,
+        body=body + name,
+        attachments=[archive],
+    )
 
 
 def _merged(paper: str) -> str:

@@ -29,7 +29,7 @@ from agentgym.envs.loca.published.exams import (
     read_exam_post,
     schedule_failures,
 )
-from agentgym.envs.loca.published.files import as_finite, as_name, read_book, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_book, typed_rows
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
@@ -59,9 +59,12 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
-ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
+ME = "Rose Kelly"
+LOGIN = "rkelly27@mcp.com"
 _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})([ T]00:00:00)?")
-FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
+FILE = "exam_schedule.xlsx"
+SHEET = "Sheet1"
+TBD = "TBD"
 COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
@@ -109,7 +112,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
-        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        canvas = self.office.get(Canvas)
+        email = self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
@@ -142,7 +146,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         path = state / "agent_workspace" / FILE
         if read_book(path, SHEET)[SHEET] != [list(COLUMNS)]:
             raise ValueError(f"{path} must contain only the header in an unused state")
-        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        canvas = self.office.get(Canvas)
+        email = self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
         # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
@@ -197,7 +202,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if self.happens(0.25):
             exam = replace(exam, proctor=f"{other} ({other_box})")
         if kind == "none":
-            exam, notices = replace(exam, held=False), [["opening", self._says("none")]]
+            exam = replace(exam, held=False)
+            notices = [["opening", self._says("none")]]
         else:
             exam, notices = self._notices(exam, setting, sure)
         own = []
@@ -287,11 +293,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             letters.append((text, self.whole(1, 8_000)))
         mails = []
         for text, time in letters:
-            subject, body = self._filler("subject"), self._letter(text, course)
+            subject = self._filler("subject")
+            body = self._letter(text, course)
             mails.append(self._mail(course["email"], subject, body, time))
         return mails
 
     def _exemption(self, reference: str, exempt: bool) -> str:
+        # The sign says on which side of the limit the student's points are.
         kind, end, sign = ("exempt", "praise", 1) if exempt else ("not_exempt", "regret", -1)
         ending = self._filler(end)
         if self.rng.random() >= INDIRECT_RATE:
@@ -345,9 +353,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if sheets is not None and not any(_table_failures(sheets.get(SHEET, []), rows)):
             yield from remove_sheets(FILE, sheets, SHEET)
             return
-        data, start = [list(map(row.get, COLUMNS)) for row in rows], "A2"
+        data = [list(map(row.get, COLUMNS)) for row in rows]
+        start = "A2"
         if sheets is not None:
-            data, start = [list(COLUMNS), *data], "A1"
+            data = [list(COLUMNS), *data]
+            start = "A1"
             yield write(f"Make {FILE} anew.", FILE, "create_workbook", thing=THING, filepath=FILE)
         yield write(
             f"Fill {FILE}.",
@@ -383,9 +393,7 @@ def _as_count(cell: Any) -> Any:
     return TBD if cell == TBD else int(as_finite(cell))
 
 
-def _table_failures(
-    table: Sequence[Sequence[Any]], exams: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _table_failures(table: Sequence[Sequence[Any]], exams: Rows) -> Iterator[str]:
     yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 
@@ -481,7 +489,8 @@ def _read_row(
 
 
 def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> dict[str, Any]:
-    proctor, mail = course["teacher"], course["email"]
+    proctor = course["teacher"]
+    mail = course["email"]
     if exam.proctor:
         proctor, _, mail = exam.proctor.removesuffix(")").partition(" (")
     day = TBD

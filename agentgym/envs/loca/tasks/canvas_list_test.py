@@ -44,8 +44,10 @@ from agentgym.office.context import START, iso
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.world.config import Share
 
-ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
-QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
+ME = "Ryan Brown"
+LOGIN = "ryan.brown93@mcp.com"
+QUIZ_FILE = "quiz_info.csv"
+ASSIGNMENT_FILE = "assignment_info.csv"
 QUIZ = ("course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit", "allowed_attempts",
         "scoring_policy", "points_possible", "deadline")  # fmt: skip
 ASSIGNMENT = (
@@ -141,7 +143,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
         open_course = self.whole(size)  # this course always has unfinished work
         for k, drawn in enumerate(draw_courses(self.rng, size)):
-            name, code = drawn.name, f"{drawn.code}-{k + 1}"
+            name = drawn.name
+            code = f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
             course = {"course_code": code, "course_name": name, "credits": self.whole(2, 6)}
             course_id = canvas.courses.add_course(
@@ -197,7 +200,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
         threads, closed = draw_changes(self.rng, [] if sure else titles, _DROP_RATE)
-        score, need = self.whole(70, 100), None
+        score = self.whole(70, 100)
+        need = None
         if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
@@ -229,7 +233,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if sure:
             return 1
         # Always draw two numbers, so that later draws do not depend on the outcome.
-        first, second = self.rng.random() < rate, self.rng.random() < rate / 2
+        first = self.rng.random() < rate
+        second = self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 
     def _quizzes(
@@ -238,7 +243,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
-            count, attempts = self.whole(2, 4), self.whole(1, 4)
+            count = self.whole(2, 4)
+            attempts = self.whole(1, 4)
             fields: dict[str, Any] = {
                 "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
@@ -272,7 +278,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     ) -> Iterator[tuple[str, dict[str, Any] | None]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
-            kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
+            kind = pick(self.rng, ASSIGNMENTS)
+            voluntary = self._voluntary(sure)
             title = f"{course['course_code']} {kind} {k + 1}"
             about = describe_assignment(self.rng, drawn, kind, k + 1, voluntary)
             points = pick(self.rng, [50, 100, 150])
@@ -305,7 +312,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ahead: list[dict[str, Any]] = []
         for k, course in enumerate(courses):
             rules, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
-            need, dropped = rules["exempt_from"], rules["dropped"]
+            need = rules["exempt_from"]
+            dropped = rules["dropped"]
             if need is None or scores.get(course["course_code"], -1) < need:
                 for quiz in open_quizzes:
                     if quiz["quiz_title"] not in dropped:

@@ -37,17 +37,17 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import echo
 from agentgym.world.config import Share
 
-ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
-ACCOUNT, ROSTER, SHEET, SUBJECT = (
-    "email_account.txt",
-    "nlp_statistics.xlsx",
-    "NLP Course Students",
-    "nlp-course-emergency",
-)
+ME = "virginia_diaz@mcp.com"
+PASSWORD = "assistant-2025"
+ACCOUNT = "email_account.txt"
+ROSTER = "nlp_statistics.xlsx"
+SHEET = "NLP Course Students"
+SUBJECT = "nlp-course-emergency"
 # In LOCA-bench's states, all submissions have the same sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
-ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
+ENROLLED = "enrolled"
+WITHDRAWN = "withdrawn"
 RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
@@ -58,10 +58,8 @@ WRONG = (
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
     "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
 )  # fmt: skip
-FILES, OTHER_FILES = (
-    ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
-    ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
-)
+FILES = ("slides.pdf", "presentation.pdf", "final_talk.pdf")
+OTHER_FILES = ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt")
 # Probability that a student without a submission has sent an email that resembles a submission.
 _ATTEMPT_RATE = 0.6
 # Probability that an email mentions drafts.
@@ -222,16 +220,21 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         # An invalid submission has a wrong subject, a wrong file or only a draft.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
-            id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
-            short=student.id[:-1], tail=student.id[4:],
-        )  # fmt: skip
+            id=student.id,
+            name=student.name,
+            upper=student.name.upper(),
+            first=student.name.split()[0],
+            short=student.id[:-1],
+            tail=student.id[4:],
+        )
         attachments: dict[str, bytes] = {}
         if counts or draft or not right_subject:
             attachments[pick(self.rng, FILES)] = _slides()
         elif self.happens(0.5):
             attachments[pick(self.rng, OTHER_FILES)] = b"This file cannot be shown.\n"
         other = students[self.whole(len(students))].name
-        says, values = functools.partial(self._says, other=other), lambda: self._values(other)
+        says = functools.partial(self._says, other=other)
+        values = functools.partial(self._values, other)
         count = self.whole(3, 6)
         texts = presentations_book().write_some("remark", self.rng, count, values)
         texts.append(says("attached"))
@@ -288,9 +291,17 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 continue
             body = f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now."
             steps.append(
-                write(f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to",), to=email, subject=SUBJECT,
-                      accepts=functools.partial(right, student=(name, number)), body=body)
-            )  # fmt: skip
+                write(
+                    f"Remind {name} ({number}).",
+                    self.outputs[0],
+                    "send_email",
+                    same=("to",),
+                    accepts=functools.partial(right, student=(name, number)),
+                    to=email,
+                    subject=SUBJECT,
+                    body=body,
+                )
+            )
         yield steps
 
     def task_failures(self) -> Iterator[str]:
@@ -354,7 +365,8 @@ def _ids(text: str) -> set[str]:
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
     """Return the names in a string; a name inside a longer name does not count."""
-    rest, matches = " ".join(text.split()).casefold(), set()
+    rest = " ".join(text.split()).casefold()
+    matches = set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
         if count:

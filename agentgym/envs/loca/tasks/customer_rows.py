@@ -12,15 +12,14 @@ from agentgym.envs.loca.calls import Effects
 from agentgym.envs.loca.checks import identical, row_failures
 from agentgym.envs.loca.fragments import fields_of
 from agentgym.envs.loca.plan import Piece, look, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import query_rows
 from agentgym.office.context import iso
 
-DATASET, TABLE, TEMPLATE, CREDENTIALS = (
-    "woocommerce_crm",
-    "customers",
-    "welcome_email_template.md",
-    "admin_credentials.txt",
-)
+DATASET = "woocommerce_crm"
+TABLE = "customers"
+TEMPLATE = "welcome_email_template.md"
+CREDENTIALS = "admin_credentials.txt"
 
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
 FROM = NOW - timedelta(days=7)  # the earliest order time that counts
@@ -35,9 +34,7 @@ BILLING = ("email", "first_name", "last_name", "phone")
 CHUNK = 200  # maximum rows per statement
 
 
-def customer_failures(
-    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def customer_failures(rows: Rows, expected: Rows) -> Iterator[str]:
     """Compare the rows of the customer table with the expected rows."""
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
@@ -48,9 +45,7 @@ def without_own(rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]])
     return [row for row in rows if row not in own]
 
 
-def settle_rows(
-    output: str, rows: Sequence[Mapping[str, Any]], known_owners: Collection[int]
-) -> Piece:
+def settle_rows(output: str, rows: Rows, known_owners: Collection[int]) -> Piece:
     """Check a table that off-plan calls changed; return the steps that add the missing rows."""
     seen = yield look(
         "tables",
@@ -97,7 +92,7 @@ def row_of(
     }
 
 
-def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
+def _insert_missing(rows: Rows) -> str:
     names = ", ".join(TYPES)
     form = ", ".join(map(" ".join, TYPES.items()))
     return (
@@ -106,7 +101,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _values(rows: Sequence[Mapping[str, Any]]) -> str:
+def _values(rows: Rows) -> str:
     # For the types in TYPES, JSON literals are valid GoogleSQL literals.
     tuples = []
     for row in rows:

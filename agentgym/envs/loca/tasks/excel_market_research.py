@@ -19,6 +19,7 @@ from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, look_at_workbook, remove_sheets
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import (
+    Rows,
     as_finite,
     as_name,
     read_book,
@@ -34,14 +35,16 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import write_workbook
 
-DATA, FORMAT, REQUEST, RESULT = (
-    "Market_Data.xlsx",
-    "Market_Data_Format.xlsx",
-    "task_specific.md",
-    "growth_rate.xlsx",
-)
-WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"
-YEAR, TOTAL, NONE = "Year", "Growth Rate %", "NA"
+DATA = "Market_Data.xlsx"
+FORMAT = "Market_Data_Format.xlsx"
+REQUEST = "task_specific.md"
+RESULT = "growth_rate.xlsx"
+WEIGHTS = "Methodology"
+VALUES = "RawData"
+SHEET = "Growth"
+YEAR = "Year"
+TOTAL = "Growth Rate %"
+NONE = "NA"
 KINDS = tuple(
     (
         "|Electric |Hybrid |Used |Premium |Budget |Smart |Portable |Industrial |Medical |Rental |"
@@ -70,7 +73,8 @@ _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
-CATEGORY, PUBLISHED_CATEGORY = "Category", "Internal / Raw"
+CATEGORY = "Category"
+PUBLISHED_CATEGORY = "Internal / Raw"
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,15 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [DATA, FORMAT, REQUEST], RESULT)
-        folder, answers = state / "agent_workspace", state / "groundtruth_workspace"
+        folder = state / "agent_workspace"
+        answers = state / "groundtruth_workspace"
         request = self.files.read(REQUEST).decode("utf-8", "replace")
         match = _PUBLISHED_REQUEST.search(request)
         if not match:
             raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
-        target, first, last = match[1], int(match[2]), int(match[3])
+        target = match[1]
+        first = int(match[2])
+        last = int(match[3])
         # agentgym's prompt describes a different request format.
         self.files.write(REQUEST, f"{_HEADING}{_request(target, first, last)}\n")
         names, factors, values = _read_market(folder / DATA, target)
@@ -161,7 +168,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         }
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        config, side = self.config, cells**0.5
+        config = self.config
+        side = cells**0.5
         years = config.num_years or max(
             3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
         )
@@ -252,7 +260,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         data = {}
         for year, *values in itertools.chain.from_iterable(pages):
             data[year] = _with_sum(list(map(_exact, values)), factors)
-        header, rows = _header(used, last), []
+        header = _header(used, last)
+        rows = []
         for year in range(request["first"], request["last"] + 1):
             rows.append([year, *_growth(data, year)])
         sheets = yield from look_at_workbook(RESULT, form)
@@ -368,7 +377,8 @@ def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> li
 def _values(
     rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
 ) -> list[list[Decimal]]:
-    size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
+    size = rng.uniform(5_000, 50_000, count)
+    trend = rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
     scales = [SCALES[units[k]] for k in range(count)]
     drawn = size * (1 + trend) ** np.arange(years)[:, None] * (1 + noise) / scales
@@ -427,9 +437,7 @@ def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
 
-def _used_columns(
-    parts: Sequence[Mapping[str, Any]], heads: Sequence[str]
-) -> tuple[list[str], list[int], list[Decimal]]:
+def _used_columns(parts: Rows, heads: Sequence[str]) -> tuple[list[str], list[int], list[Decimal]]:
     weights = next(part["weights"] for part in parts if part["weights"])
     places = {}
     for k, head in enumerate(heads):
@@ -459,7 +467,7 @@ def _with_sum(values: Sequence[Decimal], factors: Sequence[Decimal]) -> list[Dec
 def _table_failures(
     table: Sequence[Sequence[Any]],
     columns: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
 ) -> Iterator[str]:
     cells = dict.fromkeys(columns, _same)
     yield from table_failures(RESULT, table, rows, cells, (YEAR,), ordered=True)

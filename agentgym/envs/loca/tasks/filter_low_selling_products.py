@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -26,9 +26,16 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
+from agentgym.envs.loca.fragments import (
+    create,
+    fields_of,
+    fill_letter,
+    read_shop,
+    send_letter,
+    settle_file,
+)
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.published.files import Rows, read_json
 from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -44,9 +51,12 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import echo
 
-ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
+ME = "admin@woocommerce.local"
+DOMAIN = "mcp.com"
 OUTLET = "Outlet/Clearance"
-SUBSCRIBERS, TEMPLATE, TABLE = "subscriber.json", "email_template.txt", "discount_products.csv"
+SUBSCRIBERS = "subscriber.json"
+TEMPLATE = "email_template.txt"
+TABLE = "discount_products.csv"
 COLUMNS = (
     "Product ID",
     "Product Name",
@@ -240,7 +250,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         sale = "" if self.happens(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
-    def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _slow(self, before: Rows) -> dict[str, Any]:
         days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
         sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
         product = {
@@ -261,7 +271,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return product
 
     def _other(self, others: int) -> dict[str, Any]:
-        old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
+        old = self.whole(DAYS + 1, 365)
+        few = self.whole(0, SALES)
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
             (old, SALES, {}),
@@ -276,7 +287,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         days, sold, state = kinds[kind]
         excluded = others >= 2 and self.happens(_EXCLUDED_RATE)
         if excluded:
-            days, sold, state = old, few, {}
+            days = old
+            sold = few
+            state = {}
         return {
             "since": _day(days),
             "sold": sold,
@@ -289,12 +302,18 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
-            "name": product["name"], "sku": product["sku"], "description": product["description"],
-            "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
+            **fields_of(product, "name", "sku", "description"),
+            "categories": [product["department"]],
+            "regular_price": product["regular"],
+            "sale_price": product["sale"],
             "date_created": since + timedelta(minutes=self.whole(0, 1440)),
-            "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
-            "total_sales": sold + self.whole(0, 200), **product["state"],
-        }  # fmt: skip
+            "meta_data": {
+                "sales_last_30_days": str(product["sold"]),
+                "sales_last_90_days": str(sold),
+            },
+            "total_sales": sold + self.whole(0, 200),
+            **product["state"],
+        }
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
         entries: list[dict[str, Any]] = []
@@ -366,7 +385,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def published_failures(self) -> Iterator[str]:
         """Check LOCA-bench's own rule, which uses another name for the column Discounted Price."""
-        shop, email = self.office.get(WooCommerce), self.office.get(Email)
+        shop = self.office.get(WooCommerce)
+        email = self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 
     def task_failures(self) -> Iterator[str]:
@@ -375,7 +395,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         yield from self._mail_failures()
 
     def _shop_failures(self) -> Iterator[str]:
-        shop, truth = self.office.get(WooCommerce), self.truth
+        shop = self.office.get(WooCommerce)
+        truth = self.truth
         added = {category["id"]: category for category in shop.categories.all()}
         for category in truth["categories"]:
             if {**added.pop(category["id"], {}), "count": category["count"]} != category:
@@ -397,7 +418,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield "something other than categories was changed in the shop"
 
     def _mail_failures(self) -> Iterator[str]:
-        email, letters = self.office.get(Email), self.truth["letters"]
+        email = self.office.get(Email)
+        letters = self.truth["letters"]
         mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
         yield from set_failures("mails to", (to for to, _ in mails), list(letters))
         checked: dict[bytes, list[str]] = {}
@@ -426,7 +448,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
 
 def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
-    price, now = Decimal(regular), Decimal(sale or regular)
+    price = Decimal(regular)
+    now = Decimal(sale or regular)
     ratio = f"{(price - now) * 100 / price:.1f}%"
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 

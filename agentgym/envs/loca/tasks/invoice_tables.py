@@ -9,11 +9,14 @@ from typing import Any
 
 from agentgym.envs.loca.checks import Same, identical, loose, number, row_failures
 from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import data_rows
 from agentgym.office.warehouse.tables import Table, TableName
 
-INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-FLAG, COMMENT = "OUTSTANDING_FLAG", "0=Paid, 1=Outstanding"
+INVOICES = "PURCHASE_INVOICE.PUBLIC.INVOICES"
+PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+FLAG = "OUTSTANDING_FLAG"
+COMMENT = "0=Paid, 1=Outstanding"
 TABLES = {
     INVOICES: {"INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
                "INVOICE_DATE": "DATE"},
@@ -31,7 +34,7 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 }
 
 
-def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
+def enter_rows(rows: Rows, outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that add rows and a column comment.
 
     `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
@@ -72,9 +75,7 @@ def _read_entered(ids: str) -> PlanStep:
     )
 
 
-def _enter(
-    table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: str
-) -> PlanStep:
+def _enter(table: str, columns: Sequence[str], rows: Rows, output: str) -> PlanStep:
     query = _merge_rows(table, columns, rows)
     label = f"Enter the invoices into {table}."
     return write(label, output, "write_query", thing="tables", query=query)
@@ -104,7 +105,7 @@ def _read_comment(text: str) -> str:
 
 
 def _compare_rows(
-    table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+    table: str, actual: Rows, expected: Rows
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
     wrong, missing = [], []
     for row in expected:
@@ -154,8 +155,9 @@ def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...
     return list(zip(*columns, strict=True))
 
 
-def _merge_rows(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    names, new_names = ", ".join(columns), ", ".join(map("n.{}".format, columns))
+def _merge_rows(table: str, columns: Sequence[str], rows: Rows) -> str:
+    names = ", ".join(columns)
+    new_names = ", ".join(map("n.{}".format, columns))
     tuples = []
     for row in rows:
         values = ", ".join(_quoted(row[name]) for name in columns)

@@ -19,6 +19,7 @@ from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.published.files import (
+    Rows,
     as_finite,
     as_name,
     read_book,
@@ -42,12 +43,12 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import ToolError
 from agentgym.world.config import Choice, Share
 
-DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
-BOOK, SHEET, REPORT = (
-    "machine_operating_parameters.xlsx",
-    "Operating Parameters",
-    "anomaly_report.csv",
-)
+DATASET = "machine_operating"
+TABLE = "live_sensor"
+BUCKET = "iot_anomaly_reports"
+BOOK = "machine_operating_parameters.xlsx"
+SHEET = "Operating Parameters"
+REPORT = "anomaly_report.csv"
 TYPES = {
     "timestamp": "TIMESTAMP",
     "machine_id": "STRING",
@@ -57,7 +58,8 @@ TYPES = {
 COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
-FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
+FIRST = NOON - timedelta(minutes=30)
+LAST = NOON + timedelta(minutes=30)
 # Times just outside the relevant hour, when anomalies do not count.
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OUTSIDE = (FIRST - _MINUTE, FIRST - _SECOND, LAST + _SECOND, LAST + _MINUTE)
@@ -130,7 +132,8 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 ranges[sensor] = limits
         if size > 4:
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
-        rows, hours = [], min(8, 4 + size // 60)
+        rows = []
+        hours = min(8, 4 + size // 60)
         for sensor, limits in all_limits.items():
             for stamp, value in self._readings(limits, hours, sure=sensor == sure):
                 rows.append((stamp, *sensor, value / 100))
@@ -176,7 +179,8 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         **more: Any,
     ) -> None:
         anomalies = []
-        first, last = _stamp(FIRST), _stamp(LAST)
+        first = _stamp(FIRST)
+        last = _stamp(LAST)
         for stamp, machine, kind, value in rows:
             limits = ranges.get((machine, kind))
             if limits is None or not first <= stamp <= last or limits[0] <= value <= limits[1]:
@@ -302,24 +306,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
-        last = yield read(
-            "See how long the sheet is.",
-            lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
-            "get_workbook_metadata",
-            filepath=BOOK,
-            include_ranges=True,
-        )
-        lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
-        steps = []
-        for top in range(2, last + 1, lines):
-            end = min(last, top + lines - 1)
-            label = f"Read the ranges in rows {top} to {end}."
-            area = {"sheet_name": SHEET, "start_cell": f"A{top}", "end_cell": f"F{end}"}
-            steps.append(read(label, _read_ranges, "read_data_from_excel", filepath=BOOK, **area))
-        pages = yield steps
-        ranges: dict[str, list[float]] = {}
-        for limits in pages:
-            ranges |= limits
+        ranges = yield from _read_book()
         where = f"timestamp BETWEEN TIMESTAMP '{_stamp(FIRST)}' AND TIMESTAMP '{_stamp(LAST)}'"
         query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
         count = yield read(
@@ -343,18 +330,33 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         rows = as_records(COLUMNS, itertools.chain.from_iterable(anomalies))
         report = yield from settle_file(ANOMALIES, rows)
         if not bucket_exists:
-            report.append(write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
-                                same=("bucket_name",), bucket_name=BUCKET))  # fmt: skip
+            report.append(
+                write(
+                    f"Create the bucket {BUCKET}.",
+                    self.outputs[1],
+                    "storage_create_bucket",
+                    same=("bucket_name",),
+                    bucket_name=BUCKET,
+                )
+            )
         yield report
         if not (yield from _look_at_upload(rows)):
-            yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", thing="storage",
-                        bucket_name=BUCKET, source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
+            yield write(
+                f"Upload {REPORT}.",
+                self.outputs[1],
+                "storage_upload_file",
+                thing="storage",
+                bucket_name=BUCKET,
+                source_file_path=REPORT,
+                destination_blob_name=REPORT,
+            )
 
     def task_failures(self) -> Iterator[str]:
         cloud = self.office.get(GoogleCloud)
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
-            data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
+            data = cloud.storage.read_object(BUCKET, REPORT)
+            uploaded = Workspace()
             # Do not report the failures of an identical copy twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
@@ -389,7 +391,8 @@ def _moment(text: str) -> str:
 
 
 def _same_range(actual: Any, expected: Any) -> bool:
-    limits, wanted = _RANGE.fullmatch(str(actual)), _RANGE.fullmatch(str(expected))
+    limits = _RANGE.fullmatch(str(actual))
+    wanted = _RANGE.fullmatch(str(expected))
     if not limits or not wanted:
         return False
     return all(map(number(), limits.groups(), wanted.groups()))
@@ -404,8 +407,31 @@ ANOMALIES = CsvTable(
 )
 
 
-def _look_at_upload(rows: Sequence[Mapping[str, Any]]) -> Generator[PlanStep, Any, bool]:
-    bucket, copy = {"bucket_name": BUCKET}, "uploaded_report.csv"
+def _read_book() -> Generator[PlanStep | Sequence[PlanStep], Any, dict[str, list[float]]]:
+    last = yield read(
+        "See how long the sheet is.",
+        lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
+        "get_workbook_metadata",
+        filepath=BOOK,
+        include_ranges=True,
+    )
+    lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
+    steps = []
+    for top in range(2, last + 1, lines):
+        end = min(last, top + lines - 1)
+        label = f"Read the ranges in rows {top} to {end}."
+        area = {"sheet_name": SHEET, "start_cell": f"A{top}", "end_cell": f"F{end}"}
+        steps.append(read(label, _read_ranges, "read_data_from_excel", filepath=BOOK, **area))
+    pages = yield steps
+    ranges: dict[str, list[float]] = {}
+    for limits in pages:
+        ranges |= limits
+    return ranges
+
+
+def _look_at_upload(rows: Rows) -> Generator[PlanStep, Any, bool]:
+    bucket = {"bucket_name": BUCKET}
+    copy = "uploaded_report.csv"
     is_listed = yield look(
         "storage",
         f"Look for the report in {BUCKET}.",

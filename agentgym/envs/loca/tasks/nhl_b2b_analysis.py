@@ -19,7 +19,7 @@ from agentgym.envs.loca.checks import CsvTable, exact, hash_of, number, table_fa
 from agentgym.envs.loca.draws import shuffled, text_of, whole
 from agentgym.envs.loca.fragments import create, fields_of, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_table, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_table, typed_rows
 from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
@@ -27,8 +27,10 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
-SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
-RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
+SOURCE = "NHL Regular 2024-2025"
+SHEET = "nhl-202425-asplayed_schedule"
+RESULT = "nhl_b2b_analysis"
+FILE = "nhl_b2b_analysis.csv"
 HEADER = tuple(
     "Date|Start Time (Sask)|Start Time (ET)|Visitor|Score|Home|Score.1|Status".split("|")
 )
@@ -183,7 +185,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     def task_failures(self) -> Iterator[str]:
         yield from TABLE.failures(self.files, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
-        titles, before = sheets.titles(), self.truth["sheets"]
+        titles = sheets.titles()
+        before = self.truth["sheets"]
         new = [book for book in titles if book not in before]
         result_books = [book for book in new if titles[book] == RESULT][:1]
         for book in new:
@@ -206,9 +209,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         return nhl_failures(self.files, sheets, self.truth["published"])
 
 
-def _sheet_failures(
-    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _sheet_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
     yield from table_failures(f"the spreadsheet {RESULT}", table, rows, CELLS, ("Team",))
 
 
@@ -274,7 +275,7 @@ def _count(games: Sequence[Game]) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=8)  # cached, because each hint counts the same games again
-def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
+def _count_texts(texts: tuple[str, ...]) -> Rows:
     games = []
     for text in texts:
         day, visitor, home, played = text.split("|")

@@ -26,6 +26,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, mail_of
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.published.invoices import (
     invoice_failures,
     read_entries,
@@ -52,7 +53,9 @@ from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
-ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
+ME = "walkera@mcp.com"
+FOLDER = "invoices"
+SUBJECT = "Process Outstanding Invoices"
 # Probabilities that an invoice is paid in full, and that the invoice is already in the tables.
 _PAID_RATE, _ENTERED_RATE = 0.7, 0.1
 
@@ -98,7 +101,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         mails = list(buyers)[8:]
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
-            mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
+            mail = pick(self.rng, mails)
+            other = pick(self.rng, list(buyers)[:8])
             # The first invoice is unpaid, so that at least one email is required.
             paid_rate = _PAID_RATE if k else 0.0
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
@@ -108,7 +112,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += map(_row, itertools.compress(invoices, is_entered))
         rows = shuffled(self.rng, rows)
-        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
+        snowflake = self.office.get(Snowflake)
+        email = self.office.get(Email)
         self._load_table(INVOICES, rows)
         self._load_table(PAYMENTS, shuffled(self.rng, rows))
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
@@ -140,16 +145,16 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         email.login_as(ME)
         self._set_truth(invoices, [], rows, published=True)
 
-    def _load_table(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _load_table(self, table: str, rows: Rows) -> None:
         columns = TABLES[table]
         cells = list(map(itemgetter(*columns), rows))
         self.office.get(Snowflake).load(table, columns, cells, keys=["INVOICE_ID"])
 
     def _set_truth(
         self,
-        invoices: Sequence[Mapping[str, Any]],
+        invoices: Rows,
         entered: Sequence[int],
-        rows: Sequence[Mapping[str, Any]],
+        rows: Rows,
         **more: Any,
     ) -> None:
         snowflake = self.office.get(Snowflake)
@@ -211,7 +216,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.append(invoice["file"])
         rows = [*self.truth["rows"], *map(_row, self.truth["invoices"])]
-        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
+        snowflake = self.office.get(Snowflake)
+        email = self.office.get(Email)
         yield from invoice_failures(snowflake, email, rows, buyers)
 
     def task_failures(self) -> Iterator[str]:
@@ -223,8 +229,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             yield from self._table_failures(table, new)
         yield from self._mail_failures()
 
-    def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        engine, columns = self.office.get(Snowflake).engine, TABLES[table]
+    def _table_failures(self, table: str, new: Rows) -> Iterator[str]:
+        engine = self.office.get(Snowflake).engine
+        columns = TABLES[table]
         if key_of(table) not in engine.tables:
             yield f"there is no table {table}"
             return

@@ -36,7 +36,8 @@ from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 
-ME, NAME = "swright@mcp.com", "Simon Wright"
+ME = "swright@mcp.com"
+NAME = "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
@@ -250,7 +251,9 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        mails, news, values = [], conference_news(), self._values(key, name)
+        mails = []
+        news = conference_news()
+        values = self._values(key, name)
         for _ in range(self.whole(1, self.config.news + 1)):
             _, subject, text = news.draw(self.rng, values)
             moment = self.start - timedelta(minutes=self.whole(30, 8_000))
@@ -314,7 +317,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             events.append({"title": event.summary, "begin": begin, "notes": notes})
         wrong, missing = _sort_events(events, reminders)
         for place in wrong:
-            title, begin = events[place]["title"], events[place]["begin"]
+            title = events[place]["title"]
+            begin = events[place]["begin"]
             yield f"the event {title!r} at {begin} is not a requested reminder, or a duplicate"
         for key in missing:
             yield f"there is no right reminder of {key} at {reminders[key]}"
@@ -346,7 +350,8 @@ def _reminds_of(event: Mapping[str, str], keys: Iterable[str]) -> str:
 def _sort_events(
     events: Sequence[Mapping[str, str]], begins: Mapping[str, datetime]
 ) -> tuple[list[int], list[str]]:
-    missing, wrong = dict(begins), []
+    missing = dict(begins)
+    wrong = []
     for place, event in enumerate(events):
         key = _reminds_of(event, begins)
         if key in missing and datetime.fromisoformat(event["begin"]) == missing[key]:
@@ -360,7 +365,8 @@ def _read_events(text: str) -> list[dict[str, str]]:
     events = []
     for event in json.loads(text)["items"]:
         begin = event["start"].get("dateTime", "0001-01-01T00:00:00Z")
-        title, notes = event["summary"], _notes(event)
+        title = event["summary"]
+        notes = _notes(event)
         events.append({"id": event["id"], "title": title, "begin": begin, "notes": notes})
     return events
 
@@ -395,7 +401,8 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
-    subject, due = _SUBJECT.match(mail["subject"]), _DUE.findall(mail["body"])
+    subject = _SUBJECT.match(mail["subject"])
+    due = _DUE.findall(mail["body"])
     if subject and due:
         return [["due", {"key": subject[1], "track": subject[2], "date": due[-1]}]]
     return list(map(list, facts_book().read(mail["body"]))) or None

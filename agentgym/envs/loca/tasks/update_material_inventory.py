@@ -28,7 +28,7 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_json, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_json, typed_rows
 from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -43,7 +43,9 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
+TITLE = "Material Inventory Management"
+RECIPES = "BOM"
+STOCK = "Material_Inventory"
 RECIPE = (
     "Product SKU",
     "Product Name",
@@ -151,7 +153,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         scale = round(1.2 * sqrt(size))
         materials = self._materials(self.config.materials or min(100, max(5, scale)))
         recipes = self._recipes(materials, self.config.products or max(2, scale), size)
-        shop, sold = self.office.get(WooCommerce), Counter[str]()
+        shop = self.office.get(WooCommerce)
+        sold = Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
         orders = self._orders(size, skus, sold)
         used = Counter[str]()
@@ -228,7 +231,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _set_truth(
         self,
         sheet: str,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Rows,
         left: Mapping[str, int],
         numbers: Mapping[str, int],
         recipes: Mapping[str, Mapping[str, int]],
@@ -373,8 +376,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
-            home = {"address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street", "city": "Springfield",
-                    "postcode": f"{self.whole(10_000, 99_999)}", "country": "US"}  # fmt: skip
+            home = {
+                "address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street",
+                "city": "Springfield",
+                "postcode": f"{self.whole(10_000, 99_999)}",
+                "country": "US",
+            }
             mail = address(name, k, "example.com")
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})
@@ -391,11 +398,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         table, rows = [], []
         for sku, recipe in {**recipes, "LAMP-1000": dict.fromkeys(old, 200)}.items():
             for key, need in recipe.items():
-                name, unit = materials[key]["name"], materials[key]["unit"]
+                name = materials[key]["name"]
+                unit = materials[key]["unit"]
                 table.append((sku, _name(sku), key, name, need / 100, unit))
         for key, material in shuffled(self.rng, list(materials.items())):
-            stock, least = before[key] / 100, before[key] // 3_000
-            unit, supplier = material["unit"], material["supplier"]
+            stock = before[key] / 100
+            least = before[key] // 3_000
+            unit = material["unit"]
+            supplier = material["supplier"]
             rows.append((key, material["name"], stock, unit, least, supplier))
         sheets = {
             "Sheet1": [],
@@ -447,7 +457,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         where = {"spreadsheet_id": sheet, "sheet": STOCK}
         updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
         expected = as_records(MATERIAL, updated)
-        label, output = "Write the stock of the materials.", self.outputs[0]
+        label = "Write the stock of the materials."
+        output = self.outputs[0]
         entries = yield from settle_sheet(
             functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
             where,
@@ -458,7 +469,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         yield [*entries, *updates]
 
     def task_failures(self) -> Iterator[str]:
-        sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
+        sheets = self.office.get(GoogleSheet)
+        shop = self.office.get(WooCommerce)
+        truth = self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
         rows = shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
@@ -472,7 +485,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             yield "something other than product stock was changed in the shop"
 
     def published_failures(self) -> Iterator[str]:
-        truth, shop = self.truth, self.office.get(WooCommerce)
+        truth = self.truth
+        shop = self.office.get(WooCommerce)
         stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
         return inventory_failures(shop, stock, *truth["published"].values())
 
@@ -484,9 +498,7 @@ def _hundredths(cell: object) -> int:
     return int(amount)
 
 
-def _stock_failures(
-    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _stock_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
     yield from table_failures(STOCK, table, rows, CELLS, ("Material ID",), ordered=True)
 
 

@@ -17,6 +17,7 @@ from agentgym.envs.loca.checks import digest, file_state, parts_of, same_subject
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import fields_of, fill_letter, read_shop, send_letter
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -41,7 +42,9 @@ from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
+ME = "admin@woocommerce.local"
+PASSWORD = "admin-2025-{}"
+SHOP = "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
 
 PRODUCTS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems",
@@ -76,7 +79,8 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
-        shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
+        shop = self.office.get(WooCommerce)
+        cloud = self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
@@ -100,7 +104,8 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         email = self.office.get(Email)
         email.add_user(ME, self._write_files(), SHOP)
         new: list[dict[str, Any]] = []
-        letters, last = [], max((row["id"] for row in rows), default=0)
+        letters = []
+        last = max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
         for owner in sorted(history_by_owner.keys() - dict(known_customers).keys() - {0}):
             customer, (_, moments) = history_by_owner[owner]
@@ -110,7 +115,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
                 new.append({**row, "welcome_email_sent": True})
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
         tables = bigquery_state(cloud, DATASET)
-        del tables[f"{DATASET}.{TABLE}"]
+        del tables[f"{DATASET}.{TABLE}"]  # the check compares its rows
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
@@ -168,7 +173,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         self,
         shop: WooCommerce,
         owners: Sequence[int],
-        customers: Sequence[Mapping[str, Any]],
+        customers: Rows,
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
         prices = [self.whole(500, 6000) for _ in PRODUCTS]  # prices in cents
@@ -180,7 +185,8 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         records += self._incomplete(owners, customers, len(records))
         totals: dict[tuple[int, datetime], str] = {}
         for record in records:
-            place, count = self.whole(len(products)), self.whole(1, 4)
+            place = self.whole(len(products))
+            count = self.whole(1, 4)
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
                 totals[_moment(record)] = in_decimals(count * prices[place])
@@ -195,7 +201,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     def _completed(
         self,
         owners: Sequence[int],
-        customers: Sequence[Mapping[str, Any]],
+        customers: Rows,
         histories: Sequence[History],
     ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
         records, declining = [], set()
@@ -208,28 +214,41 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
                 declined = k != sure and self.happens(_DECLINED_RATE)
                 if declined:
                     declining.add((owner, moment))
-                records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
-                                "date_created": created, "date_completed": moment,
-                                "customer_note": draw_mail_wish(self.rng, declined=declined)})  # fmt: skip
+                records.append(
+                    {
+                        "customer_id": owner,
+                        "billing": customer["billing"],
+                        "status": "completed",
+                        "date_created": created,
+                        "date_completed": moment,
+                        "customer_note": draw_mail_wish(self.rng, declined=declined),
+                    }
+                )
         return records, declining
 
     def _incomplete(
-        self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
+        self, owners: Sequence[int], customers: Rows, completed: int
     ) -> Iterator[dict[str, Any]]:
         for _ in range(round(_INCOMPLETE * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
             declined = bool(self.happens(_DECLINED_RATE))
             note = draw_mail_wish(self.rng, declined=declined)
-            yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
+            yield {
+                "customer_id": owners[k],
+                "billing": customers[k]["billing"],
+                "date_created": created,
+                "status": pick(self.rng, OTHER_STATUSES),
+                "customer_note": note,
+            }
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
         rows: list[dict[str, Any]] = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=self.whole(8, 200))
-            sent, when = bool(self.happens(0.8)), f"{day:%Y-%m-%d}"
+            sent = bool(self.happens(0.8))
+            when = f"{day:%Y-%m-%d}"
             rows.append(
                 {
                     **row_of(int(number), *customers[int(place)], day),
@@ -304,7 +323,9 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
-        cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
+        cloud = self.office.get(GoogleCloud)
+        email = self.office.get(Email)
+        truth = self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:

@@ -36,15 +36,20 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 
-ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
-TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
-CONTACTS, TEMPLATE = "contacts.md", "stock_alert_email_template.md"
+ME = "admin@woocommerce.local"
+DOMAIN = "mcp.com"
+TITLE = "WooCommerce Stock Alert"
+ALERTS = "Stock Alert"
+SUPPLIERS = "Suppliers"
+CONTACTS = "contacts.md"
+TEMPLATE = "stock_alert_email_template.md"
 COLUMNS = tuple(
     (
         "Product ID|Product Name|SKU|Current Stock|Safety Threshold|Supplier Name|Supplier ID|"
@@ -167,7 +172,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
         threshold = self.whole(8, 51)
-        edge, below = self.rng.random() < _BOUNDARY_RATE, self.whole(0, threshold)
+        edge = self.rng.random() < _BOUNDARY_RATE
+        below = self.whole(0, threshold)
         product = {
             "role": role,
             "threshold": threshold,
@@ -182,7 +188,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {**product, "stock": -2 if self.happens(0.05) else below}
         if not first and self.rng.random() < _GONE_RATE:
             return {**product, "role": "gone"}
-        kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
+        kind = self.rng.random()
+        plenty = threshold + self.whole(1, 100)
         if edge or first:
             return {**product, "stock": threshold}
         if kind < _REPORTED_RATE:
@@ -260,7 +267,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
-        sheets, truth = self.office.get(GoogleSheet), self.truth
+        sheets = self.office.get(GoogleSheet)
+        truth = self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         table = values_of(sheets, truth["sheet"], ALERTS)
         yield from _alert_failures(table, truth["old"], truth["new"])
@@ -287,8 +295,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 def _alert_failures(
     table: Sequence[Sequence[Any]],
-    old: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
+    old: Rows,
+    new: Rows,
 ) -> Iterator[str]:
     yield from table_failures(ALERTS, table, [*old, *new], CELLS, ("SKU",))
     _, rows = named_rows(table, COLUMNS)
@@ -316,7 +324,7 @@ def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def _table(rows: Rows) -> list[tuple[Any, ...]]:
     return [COLUMNS, *(tuple(row.values()) for row in rows)]
 
 
@@ -324,8 +332,16 @@ def _row(
     key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     supplier = suppliers[product["supplier"]]
-    values = (key, product["name"], product["sku"], product["stock"], product["threshold"], supplier["Supplier Name"],
-              product["supplier"], supplier["Supplier Contact"])  # fmt: skip
+    values = (
+        key,
+        product["name"],
+        product["sku"],
+        product["stock"],
+        product["threshold"],
+        supplier["Supplier Name"],
+        product["supplier"],
+        supplier["Supplier Contact"],
+    )
     return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -336,7 +352,8 @@ def _letter(template: str, row: list[Any]) -> tuple[str, str]:
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
-    stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
+    stock = product.get("stock_quantity")
+    threshold = int(custom["stock_threshold"])
     is_low = product["status"] == "publish" and stock is not None and stock < threshold
     if not is_low or has_note(product["description"], "gone"):
         return None
