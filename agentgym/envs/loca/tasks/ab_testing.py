@@ -211,6 +211,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
+        # The columns are A's clicks and views, then B's clicks and views.
         counts = np.stack([clicks, views], axis=1).reshape(4, -1).tolist()
         rows: list[Sequence[Any]] = list(zip(names, *counts, strict=True))
         self.rng.shuffle(rows)

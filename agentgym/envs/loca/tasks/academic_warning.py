@@ -95,7 +95,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             rows = []
             for student in stayed:
                 score = scores[student[0]][0][k]
-                if score is not None:
+                if score is not None:  # a missed exam has no row
                     rows.append((*student, score / 10))
             rows += self._random_rows(left, 40, 100)
             self.rng.shuffle(rows)

@@ -197,13 +197,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         dated = yield steps
         dated_papers = ((*facts, paper) for facts, paper in zip(dated, names, strict=True))
         letters, awards = [], []
-        for _, author, paper in sorted(dated_papers):
+        for _, author, paper in sorted(dated_papers):  # the oldest paper comes first
             if paper.startswith("letter"):
                 letters.append((author, paper))
             else:
                 awards.append(f"{FLAT}/{paper}")
         newest: dict[str, Sequence[Any]] = {}
         for request in (yield from read_folder(_read_request)):
+            # Only the last mail of a professor counts.
             if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)

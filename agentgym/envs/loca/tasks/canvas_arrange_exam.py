@@ -20,7 +20,13 @@ from agentgym.envs.loca.checks import (
     table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
-from agentgym.envs.loca.fragments import fields_of, look_at_workbook, read_folder, remove_sheets
+from agentgym.envs.loca.fragments import (
+    Record,
+    fields_of,
+    look_at_workbook,
+    read_folder,
+    remove_sheets,
+)
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.exams import (
@@ -175,7 +181,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
-    ) -> tuple[dict[str, Any] | None, list[Mail]]:
+    ) -> tuple[Record | None, list[Mail]]:
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
@@ -207,7 +213,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         else:
             exam, notices = self._notices(exam, setting, sure)
         own = []
-        if kind != "Email":
+        if kind != "Email":  # otherwise only mails announce the exam
             own = [told(self.rng, notice) for notice in notices]
         posts = [("Welcome", self._welcome(credit, books)), *self._among(posts, own)]
         for j, (title, text) in enumerate(posts):
@@ -354,7 +360,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             yield from remove_sheets(FILE, sheets, SHEET)
             return
         data = [list(map(row.get, COLUMNS)) for row in rows]
-        start = "A2"
+        start = "A2"  # the initial workbook already contains the header
         if sheets is not None:
             data = [list(COLUMNS), *data]
             start = "A1"
@@ -446,7 +452,7 @@ def _ahead(exam: Mapping[str, Any]) -> bool:
     return exam[DATE] == TBD or _begin(exam) > START
 
 
-def _read_courses(text: str) -> list[dict[str, Any]]:
+def _read_courses(text: str) -> list[Record]:
     names = {
         "code": "course_code",
         "name": "name",
@@ -463,7 +469,7 @@ def _read_posts(text: str) -> list[Said]:
     return said
 
 
-def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
+def _read_mail(mail: Mapping[str, Any]) -> Record | None:
     said = read_exam_mail(mail["body"], mail["from"]) or read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
@@ -478,7 +484,7 @@ def _is_exempt(letters: Iterable[Said]) -> bool:
 
 def _read_row(
     course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
-) -> dict[str, Any] | None:
+) -> Record | None:
     exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
@@ -488,7 +494,7 @@ def _read_row(
     return _row(course, welcome["credits"]["number"], replace(exam, books=books), source)
 
 
-def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> dict[str, Any]:
+def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> Record:
     proctor = course["teacher"]
     mail = course["email"]
     if exam.proctor:

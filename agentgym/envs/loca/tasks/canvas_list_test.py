@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import CsvTable, Same, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import fields_of, settle_file
+from agentgym.envs.loca.fragments import Record, fields_of, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.files import as_finite, as_moment, as_name, read_json, read_table
@@ -48,15 +48,12 @@ ME = "Ryan Brown"
 LOGIN = "ryan.brown93@mcp.com"
 QUIZ_FILE = "quiz_info.csv"
 ASSIGNMENT_FILE = "assignment_info.csv"
-QUIZ = ("course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit", "allowed_attempts",
-        "scoring_policy", "points_possible", "deadline")  # fmt: skip
-ASSIGNMENT = (
-    "course_code",
-    "assignment_title",
-    "description",
-    "deadline",
-    "course_name",
-    "points_possible",
+QUIZ = tuple(
+    "course_code course_name credits quiz_title number_of_questions time_limit allowed_attempts "
+    "scoring_policy points_possible deadline".split()
+)
+ASSIGNMENT = tuple(
+    "course_code assignment_title description deadline course_name points_possible".split()
 )
 EXAMPLE = {
     "course_code": "CS401-0",
@@ -238,14 +235,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return int(first) * (1 + int(second))
 
     def _quizzes(
-        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        self, canvas: Canvas, course_id: int, drawn: Course, course: Record, sure: bool
+    ) -> Iterator[tuple[str, Record | None]]:
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
             count = self.whole(2, 4)
             attempts = self.whole(1, 4)
-            fields: dict[str, Any] = {
+            fields: Record = {
                 "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
                 "points_possible": 10 * count,
@@ -274,8 +271,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return not sure and self.happens(_VOLUNTARY_RATE)
 
     def _assignments(
-        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        self, canvas: Canvas, course_id: int, drawn: Course, course: Record, sure: bool
+    ) -> Iterator[tuple[str, Record | None]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ASSIGNMENTS)
@@ -308,13 +305,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         scores = yield read("Read the memory.", _read_scores, "read_graph")
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         parts = yield list(itertools.chain(*map(_read_parts, courses)))
-        quizzes: list[dict[str, Any]] = []
-        ahead: list[dict[str, Any]] = []
+        quizzes: list[Record] = []
+        ahead: list[Record] = []
         for k, course in enumerate(courses):
             rules, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
             need = rules["exempt_from"]
             dropped = rules["dropped"]
-            if need is None or scores.get(course["course_code"], -1) < need:
+            if need is None or scores.get(course["course_code"], -1) < need:  # not exempt
                 for quiz in open_quizzes:
                     if quiz["quiz_title"] not in dropped:
                         quizzes.append({**course, **quiz})
@@ -352,7 +349,7 @@ def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post
         )
 
 
-def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
+def _order(row: Record, title: str) -> tuple[str, str, str]:
     return row["deadline"], row["course_code"], row[title]
 
 
@@ -361,12 +358,12 @@ def _read_scores(text: str) -> dict[str, int]:
     return scores | {code: int(score) for score, code in _RESULT.findall(text)}
 
 
-def _read_courses(text: str) -> list[dict[str, Any]]:
+def _read_courses(text: str) -> list[Record]:
     names = {"course_code": "course_code", "name": "course_name", "credits": "credits", "id": "id"}
     return [{new: course.get(old) for old, new in names.items()} for course in json.loads(text)]
 
 
-def _read_parts(course: dict[str, Any]) -> Iterator[PlanStep]:
+def _read_parts(course: Record) -> Iterator[PlanStep]:
     tools = {
         "announcements": _read_rules,
         "quizzes": _read_quizzes,
@@ -377,20 +374,20 @@ def _read_parts(course: dict[str, Any]) -> Iterator[PlanStep]:
         yield read(label, learn, f"canvas_list_{name}", course_id=course["id"])
 
 
-def _read_rules(text: str) -> dict[str, Any]:
+def _read_rules(text: str) -> Record:
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     for points in _REQUIRED.findall(text):
         need = int(points)
     return {"exempt_from": need, "dropped": dropped}
 
 
-def _read_quizzes(text: str) -> list[dict[str, Any]]:
+def _read_quizzes(text: str) -> list[Record]:
     same = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
     renamed = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
     return [fields_of(quiz, *same, **renamed) for quiz in _required(text)]
 
 
-def _read_assignments(text: str) -> list[dict[str, Any]]:
+def _read_assignments(text: str) -> list[Record]:
     names = {
         "assignment_id": "id",
         "course_id": "course_id",
@@ -402,13 +399,13 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
     return [fields_of(each, **names) for each in _required(text)]
 
 
-def _required(text: str) -> Iterator[dict[str, Any]]:
+def _required(text: str) -> Iterator[Record]:
     for item in json.loads(text):
         if item["due_at"] > iso(START) and not is_voluntary(item["description"]):
             yield item
 
 
-def _read_state(assignment: dict[str, Any]) -> PlanStep:
+def _read_state(assignment: Record) -> PlanStep:
     return read(
         f"Look whether {assignment['assignment_title']} was handed in.",
         lambda text: json.loads(text)["workflow_state"],

@@ -25,10 +25,18 @@ NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
 FROM = NOW - timedelta(days=7)  # the earliest order time that counts
 TODAY = f"{NOW:%Y-%m-%d}"
 TYPES = {
-    "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
-    "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
+    "id": "INT64",
+    "woocommerce_id": "INT64",
+    "email": "STRING",
+    "first_name": "STRING",
+    "last_name": "STRING",
+    "phone": "STRING",
+    "first_order_date": "TIMESTAMP",
+    "welcome_email_sent": "BOOL",
+    "welcome_email_date": "DATE",
+    "sync_date": "DATE",
     "metadata": "STRING",
-}  # fmt: skip
+}
 # Columns that are copied from the billing address.
 BILLING = ("email", "first_name", "last_name", "phone")
 CHUNK = 200  # maximum rows per statement

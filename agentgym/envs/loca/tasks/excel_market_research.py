@@ -121,6 +121,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         weights[target] = _weights(self.rng, raw, mixed=True)
         used = list(itertools.compress(range(raw), weights[target]))
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
+        # The target category uses both units, if possible.
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
         last = self.whole(2015, 2025)
         data = dict(enumerate(_values(self.rng, years, raw, units), last - years + 1))
@@ -362,7 +363,7 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 
 def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> list[Decimal]:
     drawn = (rng.random(count) < _WEIGHT_RATE) * rng.uniform(0.05, 1, count)
-    if mixed:
+    if mixed:  # some categories contribute, and one does not
         places = rng.permutation(count)
         drawn[places[:2]] = rng.uniform(0.2, 1, len(places[:2]))
         drawn[places[-1]] *= count == 1
@@ -389,6 +390,7 @@ def _values(
 
 
 def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
+    # Half of the zero weights are empty cells.
     return float(weight) if weight or rng.random() < 0.5 else None
 
 

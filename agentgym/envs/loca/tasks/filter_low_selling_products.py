@@ -27,6 +27,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
+    Record,
     create,
     fields_of,
     fill_letter,
@@ -57,13 +58,10 @@ OUTLET = "Outlet/Clearance"
 SUBSCRIBERS = "subscriber.json"
 TEMPLATE = "email_template.txt"
 TABLE = "discount_products.csv"
-COLUMNS = (
-    "Product ID",
-    "Product Name",
-    "In Stock Since",
-    "Original Price",
-    "Discounted Price",
-    "Discount Ratio",
+COLUMNS = tuple(
+    "Product ID|Product Name|In Stock Since|Original Price|Discounted Price|Discount Ratio".split(
+        "|"
+    )
 )
 DAYS, SALES = 90, 10  # limits stated in the task prompt
 # Probabilities that a product outside the outlet is exactly at a limit, and that only the
@@ -163,8 +161,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def draw(self, size: int) -> None:
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
-        products: list[dict[str, Any]] = []
-        slow_products: list[dict[str, Any]] = []
+        products: list[Record] = []
+        slow_products: list[Record] = []
         for drawn, role in zip(make_products(self.rng, size), roles, strict=True):
             if role == "low":
                 product = {**drawn, **self._slow(slow_products[-20:])}
@@ -216,9 +214,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
         self._set_truth(rows, letters, published=True)
 
-    def _set_truth(
-        self, rows: list[dict[str, Any]], letters: Mapping[str, Any], **more: Any
-    ) -> None:
+    def _set_truth(self, rows: list[Record], letters: Mapping[str, Any], **more: Any) -> None:
         shop = self.office.get(WooCommerce)
         self.files.write(TEMPLATE, LETTER)
         self.files.write(
@@ -238,7 +234,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **more,
         }
 
-    def _add_note(self, product: dict[str, Any], role: str) -> None:
+    def _add_note(self, product: Record, role: str) -> None:
         if product["excluded"] or self.happens(_NOTE_RATE):
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
@@ -250,7 +246,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         sale = "" if self.happens(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
-    def _slow(self, before: Rows) -> dict[str, Any]:
+    def _slow(self, before: Rows) -> Record:
         days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
         sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
         product = {
@@ -263,14 +259,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if before and self.happens(_TIE_RATE):
             twin = pick(self.rng, before)
             product["since"] = twin["since"]
-            if Decimal(twin["regular"]) < 10_000:
+            if Decimal(twin["regular"]) < 10_000:  # prices must not double without limit
                 product["regular"] = _double(twin["regular"])
                 product["sale"] = _double(twin["sale"])
         elif before and self.happens(0.3):
             product["since"] = before[-1]["since"]
         return product
 
-    def _other(self, others: int) -> dict[str, Any]:
+    def _other(self, others: int) -> Record:
         old = self.whole(DAYS + 1, 365)
         few = self.whole(0, SALES)
         kinds: list[tuple[int, int, dict[str, str]]] = [
@@ -298,7 +294,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **self._prices(),
         }
 
-    def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, product: Mapping[str, Any]) -> Record:
         sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -316,7 +312,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        entries: list[dict[str, Any]] = []
+        entries: list[Record] = []
         letters = {}
         email = self.office.get(Email)
         email.add_user(ME, "admin-2025", "Shop Admin")
@@ -422,7 +418,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         letters = self.truth["letters"]
         mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
         yield from set_failures("mails to", (to for to, _ in mails), list(letters))
-        checked: dict[bytes, list[str]] = {}
+        checked: dict[bytes, list[str]] = {}  # all mails should have the same attachment
         for to, mail in mails:
             if to in letters:
                 yield from self._letter_failures(to, mail, checked)
@@ -447,7 +443,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
 
-def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
+def _row(key: int, name: str, since: str, regular: str, sale: str) -> Record:
     price = Decimal(regular)
     now = Decimal(sale or regular)
     ratio = f"{(price - now) * 100 / price:.1f}%"
@@ -493,7 +489,7 @@ def _read_subscribers(text: str) -> dict[str, str]:
     return subscribers
 
 
-def _read_slow(product: dict[str, Any]) -> list[Any] | None:
+def _read_slow(product: Record) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

@@ -65,9 +65,13 @@ _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OUTSIDE = (FIRST - _MINUTE, FIRST - _SECOND, LAST + _SECOND, LAST + _MINUTE)
 # Unit and usual range of each sensor type, in hundredths of the unit.
 SENSORS = {
-    "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
-    "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
-}  # fmt: skip
+    "temperature": ("°C", 1500, 8500),
+    "pressure": ("bar", 80, 220),
+    "vibration": ("mm/s", 20, 180),
+    "rpm": ("1/min", 80000, 320000),
+    "current": ("A", 200, 1800),
+    "flow_rate": ("l/min", 2000, 12000),
+}
 
 KINDS = tuple(
     (
@@ -83,6 +87,7 @@ BUCKETS = (
 )
 PAGE = 100  # readings per step, few enough that plans grow with the state
 Range: TypeAlias = tuple[int, int]
+Sensor: TypeAlias = tuple[str, str]  # a machine and a sensor type
 # Probabilities that a reading is exactly at a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
 
@@ -130,7 +135,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         for sensor, limits in all_limits.items():
             if sensor == sure or self.rng.random() >= _MISSING_RATE:
                 ranges[sensor] = limits
-        if size > 4:
+        if size > 4:  # at least one sensor has no range
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
         rows = []
         hours = min(8, 4 + size // 60)
@@ -175,7 +180,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         self,
         cloud: GoogleCloud,
         rows: Sequence[tuple[Any, ...]],
-        ranges: Mapping[tuple[str, str], tuple[float, float]],
+        ranges: Mapping[Sensor, tuple[float, float]],
         **more: Any,
     ) -> None:
         anomalies = []
@@ -195,8 +200,8 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             **more,
         }
 
-    def _sensors(self, size: int) -> list[tuple[str, str]]:
-        sensors: list[tuple[str, str]] = []
+    def _sensors(self, size: int) -> list[Sensor]:
+        sensors: list[Sensor] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
             kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
@@ -231,7 +236,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.happens(self.config.anomaly_rate):
-            ends = [inside[0], inside[-1]]
+            ends = [inside[0], inside[-1]]  # the first and the last moment of the hour count
             if not sure:
                 ends = [self.rng.choice(ends)]
             values[ends] = self._out(limits)
@@ -264,9 +269,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             return [self._out(limits) for _ in range(self.whole(3, 7))]
         return [0] * self.whole(2, 5)  # a failed sensor
 
-    def _book(
-        self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
-    ) -> bytes:
+    def _book(self, sensors: Sequence[Sensor], ranges: dict[Sensor, Range]) -> bytes:
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:

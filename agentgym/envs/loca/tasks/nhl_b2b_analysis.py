@@ -126,7 +126,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ):
             start = [day.isoformat(), f"{hour - 2}:00", f"{hour}:00", visitor]
             if played:
-                yield [*start, away, home, own + (own == away), "Regulation"]
+                goals = own + (own == away)  # a played game has a winner
+                yield [*start, away, home, goals, "Regulation"]
             else:
                 yield [*start, "", home, "", "Postponed"]
 

@@ -256,6 +256,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 new_rows.append(row)
             else:
                 old_rows.append(row)
+        # The earlier rows must be unchanged, whereas amounts in new rows may be rounded.
         yield from set_failures(table, old_rows, map(itemgetter(*columns), self.truth["rows"]))
         records = as_records(columns, new_rows)
         yield from row_failures(table, records, new, CELLS[table], ("INVOICE_ID",))
@@ -336,7 +337,7 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     ids: dict[str, None] = {}  # ordered, so that draws do not depend on string hashes
     while len(ids) < size:
         ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
-    near = []
+    near = []  # IDs that resemble the IDs in the folder
     for k, key in enumerate(ids):
         near.append(f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-"))
     ids |= dict.fromkeys(near[: others // 2])

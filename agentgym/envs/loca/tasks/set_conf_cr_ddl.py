@@ -418,7 +418,7 @@ def _deadline(said: Iterable[Any], key: str, track: str) -> str:
         elif kind == "due_before":
             days.append(shift_day(values["open_date"], -values["days"]))
         elif kind == "withdrawn":
-            days.pop()
+            days.pop()  # the previous deadline applies again
         elif kind in ("extended", "advanced"):
             sign = 1 if kind == "extended" else -1
             days.append(shift_day(days[-1], sign * values["days"]))

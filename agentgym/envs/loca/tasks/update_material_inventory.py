@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -21,6 +21,7 @@ from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
+    Record,
     as_records,
     find_spreadsheet,
     read_shop,
@@ -46,13 +47,8 @@ from agentgym.text.tools import ToolError
 TITLE = "Material Inventory Management"
 RECIPES = "BOM"
 STOCK = "Material_Inventory"
-RECIPE = (
-    "Product SKU",
-    "Product Name",
-    "Raw Material ID",
-    "Raw Material Name",
-    "Unit Quantity",
-    "Unit",
+RECIPE = tuple(
+    "Product SKU|Product Name|Raw Material ID|Raw Material Name|Unit Quantity|Unit".split("|")
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
@@ -69,16 +65,18 @@ GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 # Range of the quantity of a material in one product, by unit and in hundredths of the unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
-PROTECTED = (
-    "products", "product_categories", "categories", "product_tags", "tags", "orders", "items", "notes",
-    "customers", "settings",
-)  # fmt: skip
+PROTECTED = tuple(
+    "products product_categories categories product_tags tags orders items notes customers "
+    "settings".split()
+)
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
 # Probability of each reason for ignoring an order.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 # Probability that the remaining material is just enough, or just too little, for a whole number of
 # products.
 _EDGE_RATE = 0.6
+# The amount of each material in each product, in hundredths of the unit.
+Recipes: TypeAlias = dict[str, dict[str, int]]
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -190,7 +188,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if results.initial_inventories.material_inventory != {m: n / 100 for m, n in left.items()}:
             raise ValueError(f"{place}: {STOCK} must match {answer} in an unused state")
         columns = {"Product SKU": as_name, "Raw Material ID": as_name, "Unit Quantity": _hundredths}
-        recipes: dict[str, dict[str, int]] = {}
+        recipes: Recipes = {}
         for row in typed_rows(f"{place}: {RECIPES}", tables[RECIPES], columns, list(columns)[:2]):
             if row["Raw Material ID"] not in left or not row["Unit Quantity"]:
                 raise ValueError(f"{place}: {RECIPES} must contain material amounts, got {row}")
@@ -201,9 +199,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         published = vars(results.expected_final_inventories)
         self._set_truth(sheet, stock, left, numbers, recipes, published=published)
 
-    def _load_shop(
-        self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
-    ) -> dict[str, int]:
+    def _load_shop(self, state: Path, recipes: Recipes, left: dict[str, int]) -> dict[str, int]:
         """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
         shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
         records = []
@@ -234,7 +230,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         rows: Rows,
         left: Mapping[str, int],
         numbers: Mapping[str, int],
-        recipes: Mapping[str, Mapping[str, int]],
+        recipes: Recipes,
         **more: Any,
     ) -> None:
         shop = self.office.get(WooCommerce)
@@ -272,12 +268,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
-    ) -> dict[str, dict[str, int]]:
+    ) -> Recipes:
         most = min(
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
         )
-        recipes: dict[str, dict[str, int]] = {}
+        recipes: Recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
@@ -291,7 +287,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self,
         material: str,
         materials: Mapping[str, Any],
-        recipes: Mapping[str, Mapping[str, int]],
+        recipes: Recipes,
         used: int,
     ) -> int:
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
@@ -310,7 +306,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 return need * count
         return need * counts[0]
 
-    def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
+    def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[Record]:
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
         rest = max(0, size - len(kinds))
@@ -345,7 +341,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return skus[len(skus) - 1 - self.whole(2)]
         return skus[self.whole(len(skus) - 2)]
 
-    def _dates(self, kind: str, first: bool) -> dict[str, Any]:
+    def _dates(self, kind: str, first: bool) -> Record:
         after = LAST_UPDATE + timedelta(seconds=1 if first else self.whole(1, 62 * 3_600))
         before = LAST_UPDATE - timedelta(seconds=self.whole(1, 240 * 3_600))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
@@ -365,14 +361,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             dates["date_completed"] = paid
         return dates
 
-    def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[Record]:
         for sku in skus:
             stock = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
             price = cents(self.rng, 2_000, 90_000)
             record = {"name": _name(sku), "sku": sku, "regular_price": price}
             yield {**record, "date_created": CREATED, **stock}
 
-    def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
+    def _sell(self, shop: WooCommerce, orders: Sequence[Record]) -> None:
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
@@ -391,9 +387,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _fill_sheets(
         self,
         materials: Mapping[str, Any],
-        recipes: Mapping[str, Mapping[str, int]],
+        recipes: Recipes,
         before: Mapping[str, int],
-    ) -> tuple[str, list[dict[str, Any]]]:
+    ) -> tuple[str, list[Record]]:
         old = self.rng.choice(list(materials), 2, replace=False).tolist()
         table, rows = [], []
         for sku, recipe in {**recipes, "LAMP-1000": dict.fromkeys(old, 200)}.items():
@@ -510,7 +506,7 @@ def _name(sku: str) -> str:
     return sku.replace("-", " ").title()
 
 
-def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
+def _read_new(order: Record) -> list[list[Any]] | None:
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE

@@ -15,7 +15,7 @@ import numpy as np
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import digest, file_state, parts_of, same_subject, says, set_failures
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import fields_of, fill_letter, read_shop, send_letter
+from agentgym.envs.loca.fragments import Record, fields_of, fill_letter, read_shop, send_letter
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import query_rows
@@ -54,14 +54,24 @@ OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 PROTECTED = tuple("orders items customers products categories notes settings".split())
 # Probability of each history; "at the edge" means exactly seven days old, or a second older.
 HISTORIES = {
-    "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
-    "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
-}  # fmt: skip
+    "new": 0.34,
+    "new and old": 0.1,
+    "new at the edge": 0.04,
+    "new after the edge": 0.04,
+    "several": 0.14,
+    "several at the edge": 0.04,
+    "old": 0.1,
+    "old at the edge": 0.04,
+    "known": 0.1,
+    "guest": 0.06,
+}
 
 # Probability that a customer declines emails in an order note.
 _DECLINED_RATE = 0.25
 _INCOMPLETE = 0.25  # number of incomplete orders per completed order
 
+# A customer and the time at which an order was completed.
+Completion: TypeAlias = tuple[int, datetime]
 History: TypeAlias = tuple[str, list[datetime]]
 
 
@@ -87,6 +97,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         others = 15 + size // 10  # number of table rows about customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
+        # Guests order without an account.
         has_account = [kind != "guest" for kind, _ in histories]
         ids = iter(shop.customers.add_all(list(itertools.compress(customers, has_account))))
         owners, known_customers = [], []
@@ -103,7 +114,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, table[:5])
         email = self.office.get(Email)
         email.add_user(ME, self._write_files(), SHOP)
-        new: list[dict[str, Any]] = []
+        new: list[Record] = []
         letters = []
         last = max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
@@ -155,7 +166,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             "old at the edge": [before],
         }.get(story, inside[:1])
 
-    def _customers(self, count: int) -> list[dict[str, Any]]:
+    def _customers(self, count: int) -> list[Record]:
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
@@ -175,7 +186,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         owners: Sequence[int],
         customers: Rows,
         histories: Sequence[History],
-    ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
+    ) -> dict[Completion, tuple[int, str, bool]]:
         prices = [self.whole(500, 6000) for _ in PRODUCTS]  # prices in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
@@ -183,7 +194,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         )
         records, declining = self._completed(owners, customers, histories)
         records += self._incomplete(owners, customers, len(records))
-        totals: dict[tuple[int, datetime], str] = {}
+        totals: dict[Completion, str] = {}
         for record in records:
             place = self.whole(len(products))
             count = self.whole(1, 4)
@@ -203,7 +214,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         owners: Sequence[int],
         customers: Rows,
         histories: Sequence[History],
-    ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
+    ) -> tuple[list[Record], set[Completion]]:
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -228,7 +239,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 
     def _incomplete(
         self, owners: Sequence[int], customers: Rows, completed: int
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Record]:
         for _ in range(round(_INCOMPLETE * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
@@ -242,9 +253,9 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
                 "customer_note": note,
             }
 
-    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Record]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=self.whole(8, 200))
             sent = bool(self.happens(0.8))
@@ -295,7 +306,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         table = yield replace(step, mark_own=without_own)
         known_owners = {row[1] for row in table}
         last = max((row[0] for row in table), default=0)
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         letters = []
         for owner, order, moment, first in _new_orders(orders, known_owners, hours):
             row = row_of(last + len(rows) + 1, owner, order, first)
@@ -355,9 +366,9 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 
 
 def _new_orders(
-    orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
-) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    by_owner: dict[int, list[dict[str, Any]]] = {}
+    orders: Iterable[Record], known_owners: Collection[int], hours: float
+) -> Iterator[tuple[int, Record, datetime, datetime]]:
+    by_owner: dict[int, list[Record]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)
     for owner in sorted(by_owner.keys() - known_owners):
@@ -369,7 +380,7 @@ def _new_orders(
             yield owner, by_owner[owner][recent[0]], dates[recent[0]], min(dates)
 
 
-def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
+def _moment(order: Mapping[str, Any]) -> Completion:
     return order["customer_id"], order["date_completed"]
 
 
@@ -385,7 +396,7 @@ def _letter(
     return values["email"], *fill_letter(template, values)
 
 
-def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
+def _read_order(order: Record) -> Record | None:
     if not order["customer_id"]:
         return None
     return {

@@ -26,6 +26,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
+    Record,
     as_records,
     fields_of,
     fill_letter,
@@ -57,10 +58,15 @@ COLUMNS = tuple(
     ).split("|")
 )
 FIELDS = {
-    "product_id": "Product ID", "product_name": "Product Name", "sku": "SKU", "current_stock": "Current Stock",
-    "safety_threshold": "Safety Threshold", "supplier_name": "Supplier Name", "supplier_id": "Supplier ID",
+    "product_id": "Product ID",
+    "product_name": "Product Name",
+    "sku": "SKU",
+    "current_stock": "Current Stock",
+    "safety_threshold": "Safety Threshold",
+    "supplier_name": "Supplier Name",
+    "supplier_id": "Supplier ID",
     "supplier_contact": "Supplier Contact",
-}  # fmt: skip
+}
 _NUMBERS = ("Product ID", "Current Stock", "Safety Threshold")
 CELLS = dict.fromkeys(COLUMNS, exact) | dict.fromkeys(_NUMBERS, number())
 LETTER = text_of("letters", "WoocommerceStockAlert")
@@ -133,7 +139,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             elif product["role"] == "low":
                 new.append(rows[-1])
         sheets = self.office.get(GoogleSheet)
-        older = []
+        older = []  # alerts in another spreadsheet, which do not count
         for k, row in enumerate(rows[:2]):
             older.append(self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}))
         sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: _table(older)})
@@ -170,7 +176,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             }
         return suppliers
 
-    def _product(self, role: str, first: bool) -> dict[str, Any]:
+    def _product(self, role: str, first: bool) -> Record:
         threshold = self.whole(8, 51)
         edge = self.rng.random() < _BOUNDARY_RATE
         below = self.whole(0, threshold)
@@ -202,7 +208,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {**product, "status": pick(self.rng, ["draft", "private"])}
         return {**product, "stock": None if self.happens(0.08) else plenty}
 
-    def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _outdated(self, row: Mapping[str, Any]) -> Record:
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
@@ -305,7 +311,7 @@ def _alert_failures(
         yield f"{ALERTS}: the initial rows must come first, in their original order"
 
 
-def _record(product: Mapping[str, Any]) -> dict[str, Any]:
+def _record(product: Mapping[str, Any]) -> Record:
     record = fields_of(product, "name", "sku", "description", "status")
     if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
@@ -330,7 +336,7 @@ def _table(rows: Rows) -> list[tuple[Any, ...]]:
 
 def _row(
     key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
+) -> Record:
     supplier = suppliers[product["supplier"]]
     values = (
         key,
@@ -350,7 +356,7 @@ def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     return fill_letter(template, values)
 
 
-def _read_low(product: dict[str, Any]) -> list[Any] | None:
+def _read_low(product: Record) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock = product.get("stock_quantity")
     threshold = int(custom["stock_threshold"])
