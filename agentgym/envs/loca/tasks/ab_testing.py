@@ -96,11 +96,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
-    mutable_tables = (
-        "google_cloud.buckets",
-        "google_cloud.objects",
-        "google_cloud.log_entries",
-    )
+    mutable_tables = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries")
     harmless: ClassVar[Mapping[str, str]] = {
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }

@@ -134,7 +134,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             for _ in range(attempts):
                 mails.append(self._mail(student, students, counts=False))
             submitted = k != sure and self.happens(self.config.submission_rate)
-            for _ in range(submitted * (1 + self.happens(0.15))):
+            for _ in range(submitted * (1 + self.happens(0.15))):  # some students submit twice
                 mails.append(self._mail(student, students, counts=True))
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]

@@ -58,10 +58,13 @@ OUTLET = "Outlet/Clearance"
 SUBSCRIBERS = "subscriber.json"
 TEMPLATE = "email_template.txt"
 TABLE = "discount_products.csv"
-COLUMNS = tuple(
-    "Product ID|Product Name|In Stock Since|Original Price|Discounted Price|Discount Ratio".split(
-        "|"
-    )
+COLUMNS = (
+    "Product ID",
+    "Product Name",
+    "In Stock Since",
+    "Original Price",
+    "Discounted Price",
+    "Discount Ratio",
 )
 DAYS, SALES = 90, 10  # limits stated in the task prompt
 # Probabilities that a product outside the outlet is exactly at a limit, and that only the

@@ -50,8 +50,9 @@ def enter_rows(rows: Rows, outputs: Sequence[str]) -> Piece:
     seen = yield from _look_at_tables(ids)
     removals, entries = [], []
     for table, names, output in zip(TABLES, columns, outputs, strict=False):
-        missing = [row for row in rows if row["INVOICE_ID"] not in entered]
-        if seen is not None:
+        if seen is None:
+            missing = [row for row in rows if row["INVOICE_ID"] not in entered]
+        else:
             wrong, missing = _compare_rows(table, seen[table], rows)
             if wrong:
                 removals.append(_remove_rows(table, wrong, output))

@@ -263,7 +263,7 @@ def _teams(games: Sequence[Game]) -> list[str]:
 def _count(games: Sequence[Game]) -> list[dict[str, Any]]:
     venues: dict[str, dict[date, str]] = {team: {} for team in _teams(games)}
     for day, visitor, home, was_played in games:
-        if was_played:
+        if was_played:  # a postponed game does not count
             venues[visitor][day], venues[home][day] = "A", "H"
     rows = []
     for team, days in venues.items():

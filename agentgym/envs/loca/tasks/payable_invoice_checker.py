@@ -27,11 +27,7 @@ from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, mail_of
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import Rows
-from agentgym.envs.loca.published.invoices import (
-    invoice_failures,
-    read_entries,
-    read_invoices,
-)
+from agentgym.envs.loca.published.invoices import invoice_failures, read_entries, read_invoices
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.tasks.invoice_tables import (
@@ -256,7 +252,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 new_rows.append(row)
             else:
                 old_rows.append(row)
-        # The earlier rows must be unchanged, whereas amounts in new rows may be rounded.
+        # The earlier rows must be identical, whereas cells of new rows may differ in notation.
         yield from set_failures(table, old_rows, map(itemgetter(*columns), self.truth["rows"]))
         records = as_records(columns, new_rows)
         yield from row_failures(table, records, new, CELLS[table], ("INVOICE_ID",))

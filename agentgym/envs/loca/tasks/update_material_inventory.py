@@ -277,10 +277,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
-            recipe = recipes[f"{kind.upper()}-{place:03d}"] = {}
+            recipe = {}
             for material in map(str, chosen):
                 quantities = np.arange(*QUANTITIES[materials[material]["unit"]])
                 recipe[material] = int(self.rng.choice(quantities))
+            recipes[f"{kind.upper()}-{place:03d}"] = recipe
         return recipes
 
     def _left(
