@@ -404,7 +404,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             unit = material["unit"]
             supplier = material["supplier"]
             rows.append((key, material["name"], stock, unit, least, supplier))
-        sheets = {
+        sheets: dict[str, list[Any]] = {
             "Sheet1": [],
             RECIPES: [RECIPE, *shuffled(self.rng, table)],
             STOCK: [MATERIAL, *rows],
