@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym.envs.loca.calls import Effects, cell_effects
 from agentgym.envs.loca.checks import CsvTable, same_subject, says, write_csv
@@ -18,6 +18,9 @@ from agentgym.office.email.messages import Mail
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
+
+# A row, a JSON object or a database record.
+Record: TypeAlias = dict[str, Any]
 
 _MAILS = 20  # the default page size of get_emails
 _SHOP_PAGE = 20  # twenty products or orders fit even into a small context window
@@ -271,3 +274,13 @@ def send_letter(
         accepts=same_letter(subject, body, *attachments),
         **message,
     )
+
+
+def as_records(columns: Collection[str], rows: Iterable[Iterable[Any]]) -> list[Record]:
+    """Return the rows of a table as dictionaries."""
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def fields_of(record: Mapping[str, Any], /, *same: str, **renamed: str) -> Record:
+    """Return some fields of a record; `renamed` maps new names to the record's names."""
+    return {name: record[renamed.get(name, name)] for name in (*same, *renamed)}

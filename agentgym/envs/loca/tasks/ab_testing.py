@@ -17,7 +17,7 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
 from agentgym.envs.loca.draws import pick, text_of
-from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.files import as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import ab_testing_failures
@@ -36,7 +36,10 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 from agentgym.text.validation import check_int
 
-DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
+DATASET = "ab_testing"
+RECORD = "record.csv"
+BUCKET = "promo-assets-for-b"
+LOG = "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
 # Conversion rates may be rounded to two decimals.
@@ -49,6 +52,7 @@ TYPES = {
     "B_clicks": "INT64",
     "B_store_views": "INT64",
 }
+COUNTS = tuple(TYPES)[1:]
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
 TOPICS = (
     "Baby Beauty Books Camping Cameras Coffee Computers Cycling Fashion Fishing Fitness Flowers Furniture Games Garden Gifts "
@@ -56,8 +60,8 @@ TOPICS = (
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
 # The first suffix is empty, so that some scenario names are prefixes of other names.
-_WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
-KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
+_KINDS = "|_Basics|_Bundles|_Care|_Classics|_Clearance|_Gifts|_Kids|_New|_Premium|_Pro|_Repair"
+KINDS = tuple(_KINDS.split("|"))
 # Probability of each verdict. Rounding the rates can hide a difference of one view.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion rate is a multiple of 1/50, so that an exact tie is possible.
@@ -92,11 +96,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
-    mutable_tables = (
-        "google_cloud.buckets",
-        "google_cloud.objects",
-        "google_cloud.log_entries",
-    )
+    mutable_tables = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries")
     harmless: ClassVar[Mapping[str, str]] = {
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }
@@ -112,21 +112,16 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         clicks, views = self._counts(lengths)
         verdict = str(self.rng.choice(list(VERDICTS), p=list(VERDICTS.values())))
         self._decide(verdict, clicks, views)
-        rates, ends = {}, np.cumsum(lengths)
+        rates = {}
+        ends = np.cumsum(lengths)
         for k, (name, end) in enumerate(zip(names, ends, strict=True)):
             rows = slice(end - lengths[k], end)
-            cloud.bigquery.load(
-                DATASET,
-                f"ab_{name}",
-                TYPES,
-                self._rows(int(hours[k]), clicks[:, rows], views[:, rows]),
-            )
+            table = self._rows(int(hours[k]), clicks[:, rows], views[:, rows])
+            cloud.bigquery.load(DATASET, f"ab_{name}", TYPES, table)
             rates[name] = _rates(clicks[:, rows], views[:, rows])
         rates[OVERALL] = _rates(clicks, views)
         self._add_distractors(cloud, names)
-        examples = [
-            {**dict.fromkeys(COLUMNS, ""), "scenario": name} for name in ("scenario_name", OVERALL)
-        ]
+        examples = as_records(COLUMNS, [("scenario_name", "", ""), (OVERALL, "", "")])
         self.files.write(RECORD, write_csv(COLUMNS, examples))
         self._set_truth(cloud, rates, verdict=verdict)
 
@@ -134,7 +129,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         cloud = self.office.get(GoogleCloud)
         load_workspace(state, self.files, [RECORD])
         read_table(state / "agent_workspace" / RECORD, dict.fromkeys(COLUMNS, str))
-        rates, total = {}, np.zeros(4, dtype=np.int64)
+        rates = {}
+        total = np.zeros(4, dtype=np.int64)
         for table, rows in read_tables(state, DATASET, TYPES).items():
             cloud.bigquery.load(DATASET, table, TYPES, rows)
             sums = np.array([row[1:] for row in rows], dtype=np.int64).sum(axis=0)
@@ -153,12 +149,9 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _set_truth(
         self, cloud: GoogleCloud, rates: Mapping[str, Sequence[Fraction]], **more: Any
     ) -> None:
-        conversions = []
-        for name, both in rates.items():
-            percents = [float(100 * rate) for rate in both]
-            conversions.append(dict(zip(COLUMNS, (name, *percents), strict=True)))
+        percents = [(name, float(100 * a), float(100 * b)) for name, (a, b) in rates.items()]
         self.truth = {
-            "rows": conversions,
+            "rows": as_records(COLUMNS, percents),
             "winner": "B" if rates[OVERALL][1] > rates[OVERALL][0] else "A",
             **more,
             "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),
@@ -214,9 +207,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
-        counts = [
-            column.tolist() for version in (0, 1) for column in (clicks[version], views[version])
-        ]
+        # The columns are A's clicks and views, then B's clicks and views.
+        counts = np.stack([clicks, views], axis=1).reshape(4, -1).tolist()
         rows: list[Sequence[Any]] = list(zip(names, *counts, strict=True))
         self.rng.shuffle(rows)
         return rows
@@ -235,21 +227,16 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             ):
                 counts = self.rng.integers(30, 90, (2, 4))
                 cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
-        for bucket in self.rng.permutation(
-            ["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"]
-        )[: 2 + self.whole(2)]:
-            cloud.storage.add_bucket(str(bucket))
-            cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {self.whole(100, 999)}")
+        buckets = self.rng.permutation(["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"])
+        for bucket in map(str, buckets[: 2 + self.whole(2)]):
+            cloud.storage.add_bucket(bucket)
+            cloud.storage.put_object(bucket, "banner.txt", f"Banner {self.whole(100, 999)}")
         for _ in range(self.whole(1, 4)):
-            winner = (
-                PAYLOAD if self.happens(0.5) else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
-            )
-            cloud.logging.log(
-                LOG,
-                winner,
-                "INFO",
-                self.start - timedelta(days=self.whole(12, 25), seconds=self.whole(9999)),
-            )
+            payload = PAYLOAD
+            if not self.happens(0.5):
+                payload = {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+            age = timedelta(days=self.whole(12, 25), seconds=self.whole(9999))
+            cloud.logging.log(LOG, payload, "INFO", self.start - age)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -262,26 +249,20 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
         )
-        chunks = [scenarios[k : k + CHUNK] for k in range(0, len(scenarios), CHUNK)]
-        facts = yield [
-            read(
-                f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.",
-                lambda text: {
-                    row["scenario"]: [row[column] for column in list(TYPES)[1:]]
-                    for row in query_rows(text)
-                },
-                "bigquery_run_query",
-                query=_query(chunk),
-            )
-            for chunk in chunks
-        ]
-        sums = {name: counts for fact in facts for name, counts in fact.items()}
-        sums[OVERALL] = [sum(column) for column in zip(*sums.values(), strict=True)]
+        steps = []
+        for k in range(0, len(scenarios), CHUNK):
+            chunk = scenarios[k : k + CHUNK]
+            label = f"Sum up the scenarios {chunk[0]} to {chunk[-1]}."
+            steps.append(read(label, _read_sums, "bigquery_run_query", query=_query(chunk)))
+        facts = yield steps
+        sums: dict[str, list[int]] = {}
+        for fact in facts:
+            sums |= fact
+        sums[OVERALL] = list(map(sum, zip(*sums.values(), strict=True)))
         rates = {name: _both_rates(counts) for name, counts in sums.items()}
-        rows = [
-            dict(zip(COLUMNS, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
-            for name, both in rates.items()
-        ]
+        percents = []
+        for name, (a, b) in rates.items():
+            percents.append((name, f"{float(100 * a):.2f}", f"{float(100 * b):.2f}"))
         if rates[OVERALL][1] > rates[OVERALL][0]:
             conclusion = write(
                 f"B has won: create the bucket {BUCKET}.",
@@ -300,7 +281,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 log_name=LOG,
                 message=PAYLOAD,
             )
-        record = yield from settle_file(TABLE, rows)
+        record = yield from settle_file(TABLE, as_records(COLUMNS, percents))
         yield [*record, conclusion]
 
     def describe(self) -> Iterable[ToolCall]:
@@ -320,7 +301,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, although B won"
         yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
-        yield from self._entry_failures(cloud, 0 if won else 1)
+        yield from self._entry_failures(cloud, int(not won))
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
@@ -329,7 +310,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return ab_testing_failures(self.files, cloud, self.truth["published"], verdict)
 
     def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
-        entries, before = log_state(cloud), self.truth["entries"]
+        entries = log_state(cloud)
+        before = self.truth["entries"]
         if entries[: len(before)] != before:
             yield "an earlier log entry was removed"
             return
@@ -355,15 +337,17 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
     for serial in map(int, serials):
         series, pair = divmod(serial, pairs)
         topic, kind = divmod(pair, len(KINDS))
-        names.append(f"{TOPICS[topic]}{KINDS[kind]}{f'_{series + 1}' if series else ''}")
+        name = TOPICS[topic] + KINDS[kind]
+        if series:
+            name += f"_{series + 1}"
+        names.append(name)
     return names
 
 
 def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -> None:
     while more:
-        places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[
-            : abs(more)
-        ]
+        can_change = counts < most if more > 0 else counts > 0
+        places = rng.permutation(np.flatnonzero(can_change))[: abs(more)]
         counts[places] += np.sign(more)
         more -= int(np.sign(more)) * len(places)
 
@@ -383,8 +367,10 @@ def _rate(clicks: int, views: int) -> Fraction:
 
 def _payload(content: str) -> Any:
     entry = json.loads(content)
+    if "textPayload" not in entry:
+        return entry["jsonPayload"]
     try:
-        return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
+        return json.loads(entry["textPayload"])
     except (ValueError, RecursionError):
         return None
 
@@ -394,15 +380,22 @@ def _says(message: Any) -> Any:
 
 
 def _query(scenarios: Sequence[str]) -> str:
-    sums = ", ".join(f"SUM({column}) AS {column}" for column in list(TYPES)[1:])
+    sums = ", ".join(f"SUM({column}) AS {column}" for column in COUNTS)
     return " UNION ALL ".join(
         f"SELECT '{name}' AS scenario, {sums} FROM {DATASET}.ab_{name}" for name in scenarios
     )
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
-    rows = [row for row in csv.reader(text.splitlines()) if row] or [[""]]
+    rows = list(filter(None, csv.reader(text.splitlines()))) or [[""]]
     return rows[0], rows[-1][0]
+
+
+def _read_sums(text: str) -> dict[str, list[int]]:
+    sums = {}
+    for row in query_rows(text):
+        sums[row["scenario"]] = [row[column] for column in COUNTS]
+    return sums
 
 
 def _read_tables(text: str) -> list[str]:

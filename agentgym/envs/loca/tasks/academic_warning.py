@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +18,8 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, text_of
-from agentgym.envs.loca.fragments import settle_file
-from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.fragments import as_records, settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import as_finite, as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import academic_warning_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
@@ -29,12 +29,10 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 
-DATASET, LATEST, RESULT, LOG = (
-    "academic_warning",
-    "latest_quiz_scores.csv",
-    "bad_student.csv",
-    "exam_log",
-)
+DATASET = "academic_warning"
+LATEST = "latest_quiz_scores.csv"
+RESULT = "bad_student.csv"
+LOG = "exam_log"
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
@@ -79,21 +77,27 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     def draw(self, size: int) -> None:
         # With one exam per 42 students, all preset lengths can be reached, although an additional
         # exam lengthens the description by up to a quarter.
-        exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
+        exams = self.config.exams or min(15, 1 + -(-size // 42))
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
-        classes = [f"Class {chr(65 + self.whole(max(3, min(26, size // 50))))}" for _ in ids]
+        class_count = max(3, min(26, size // 50))
+        classes = [f"Class {chr(65 + self.whole(class_count))}" for _ in ids]
         students = list(zip(ids, names, classes, strict=True))
         # Four students left before the quiz; four joined after the exams.
-        stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
+        stayed = students[:size]
+        left = students[size : size + 4]
+        new = students[size + 4 :]
         cloud = self.office.get(GoogleCloud)
-        scores = {
-            student[0]: self._scores(outcome, exams)
-            for student, outcome in zip(stayed, self._outcomes(size), strict=True)
-        }
+        scores = {}
+        for student, outcome in zip(stayed, self._outcomes(size), strict=True):
+            scores[student[0]] = self._scores(outcome, exams)
         for k in range(exams):
-            rows = [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
-            rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
+            rows = []
+            for student in stayed:
+                score = scores[student[0]][0][k]
+                if score is not None:  # a missed exam has no row
+                    rows.append((*student, score / 10))
+            rows += self._random_rows(left, 40, 100)
             self.rng.shuffle(rows)
             table = f"scores_{2401 + 100 * (k // 12) + k % 12}"
             cloud.bigquery.load(DATASET, table, TYPES, rows)
@@ -101,19 +105,22 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             DATASET,
             "class_teachers",
             {"class_id": "STRING", "teacher": "STRING"},
-            [(c, names[k]) for k, c in enumerate(sorted(set(classes)))],
+            list(zip(sorted(set(classes)), names, strict=False)),
         )
-        latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [
-            (*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new
-        ]
+        latest = [(*student, scores[student[0]][1] / 10) for student in stayed]
+        latest += self._random_rows(new, 20, 60)
         self.rng.shuffle(latest)
-        self.files.write(
-            LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest])
-        )
+        self.files.write(LATEST, write_csv(tuple(TYPES), as_records(TYPES, latest)))
         for k, student in enumerate(left):
             text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
             cloud.logging.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
-        self._set_truth(cloud, {s[:2]: _drop(*scores[s[0]]) for s in stayed})
+        drops = {student[:2]: _drop(*scores[student[0]]) for student in stayed}
+        self._set_truth(cloud, drops)
+
+    def _random_rows(
+        self, students: Sequence[tuple[str, str, str]], low: int, high: int
+    ) -> list[tuple[str, str, str, float]]:
+        return [(*s, round(float(self.rng.uniform(low, high)), 1)) for s in students]
 
     def _load(self, state: Path) -> None:
         cloud = self.office.get(GoogleCloud)
@@ -126,7 +133,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 past.setdefault(student, []).append(round(10 * score))
                 students[student] = name
         quiz = {"student_id": as_name, "name": as_name, "score": as_finite}
-        drops: dict[tuple[str, ...], Fraction] = {}
+        drops: dict[tuple[str, str], Fraction] = {}
         path = state / "agent_workspace" / LATEST
         for place, row in enumerate(read_table(path, quiz, ["student_id"]), 2):
             student = row["student_id"]
@@ -140,15 +147,17 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         self._set_truth(cloud, drops, published=expected, students=students)
 
     def _set_truth(
-        self, cloud: GoogleCloud, drops: Mapping[tuple[str, ...], Fraction], **more: Any
+        self, cloud: GoogleCloud, drops: Mapping[tuple[str, str], Fraction], **more: Any
     ) -> None:
-        bad = {student: drop for student, drop in drops.items() if drop > WARNING}
+        bad, critical = [], {}
+        for (student, name), drop in drops.items():
+            if drop > WARNING:
+                bad.append((student, name, float(100 * drop)))
+            if drop > CRITICAL:
+                critical[student] = name
         self.truth = {
-            "bad": [
-                {"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)}
-                for s, drop in bad.items()
-            ],
-            "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
+            "bad": as_records(COLUMNS, bad),
+            "critical": critical,
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
             "files": file_state(self.files),
@@ -156,7 +165,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        critical, limit = _DROP_RATE * _CRITICAL_RATE, _LIMIT_RATE / 2
+        critical = _DROP_RATE * _CRITICAL_RATE
+        limit = _LIMIT_RATE / 2
         shares = np.array([_DROP_RATE * (1 - _CRITICAL_RATE), critical, limit, limit])
         shares = np.append(shares, 1 - shares.sum())
         names = ["warning", "critical", "25", "45", "fine"]
@@ -172,21 +182,19 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
-        past: list[int | None] = [
-            None if self.happens(_ABSENCE_RATE) else round(10 * float(score)) for score in abilities
-        ]
+        past: list[int | None] = []
+        for score in abilities:
+            past.append(None if self.happens(_ABSENCE_RATE) else round(10 * float(score)))
         if not any(past):
             past[0] = round(10 * ability)
         low, high = {"fine": (-0.15, 0.25), "warning": (0.25, 0.45), "critical": (0.45, 0.7)}[kind]
+        taken = [score for score in past if score is not None]
+        mean = float(Fraction(sum(taken), len(taken)))
         while True:
-            mean = Fraction(
-                sum(score for score in past if score is not None),
-                sum(score is not None for score in past),
-            )
-            latest = min(1000, round(float(mean) * (1 - float(self.rng.uniform(low, high)))))
-            if low + MARGIN < _drop(past, latest) < high - MARGIN or (
-                kind == "fine" and _drop(past, latest) < 0.25 - MARGIN
-            ):
+            latest = min(1000, round(mean * (1 - float(self.rng.uniform(low, high)))))
+            drop = _drop(past, latest)
+            is_fine = kind == "fine" and drop < 0.25 - MARGIN
+            if is_fine or low + MARGIN < drop < high - MARGIN:
                 return past, latest
 
     def plan(self) -> Plan:
@@ -218,24 +226,18 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             query=f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id",
             max_results=10_000,
         )
-        drops = {
-            student: 1 - Fraction(latest) / Fraction(past[student][0], 10 * past[student][1])
-            for student, (_, latest) in quiz.items()
-            if student in past
-        }
-        bad = {student: drop for student, drop in sorted(drops.items()) if drop > WARNING}
-        rows = [
-            {"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"}
-            for s, drop in bad.items()
-        ]
-        table = yield from settle_file(TABLE, rows)
-        yield [
-            *table,
-            *(write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("severity",),
-                    accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
-                    severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
-              for s, drop in bad.items() if drop > CRITICAL),
-        ]  # fmt: skip
+        bad, entries = [], []
+        for student, (name, latest) in sorted(quiz.items()):
+            if student not in past:
+                continue
+            total, exams = past[student]
+            drop = 1 - Fraction(latest) / Fraction(total, 10 * exams)
+            if drop > WARNING:
+                bad.append((student, name, f"{float(100 * drop):.1f}"))
+            if drop > CRITICAL:
+                entries.append(_log_step(student, name))
+        table = yield from settle_file(TABLE, as_records(COLUMNS, bad))
+        yield [*table, *entries]
 
     def describe(self) -> Iterable[ToolCall]:
         yield ToolCall("read_text_file", {"path": LATEST})
@@ -253,7 +255,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        cloud, truth = self.office.get(GoogleCloud), self.truth
+        cloud = self.office.get(GoogleCloud)
+        truth = self.truth
         return academic_warning_failures(self.files, cloud, truth["published"], truth["students"])
 
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
@@ -270,6 +273,22 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or a duplicate"
         for student, name in missing.items():
             yield f"there is no CRITICAL entry in {LOG} for {name} ({student})"
+
+
+def _log_step(student: str, name: str) -> PlanStep:
+    label = f"Log {name} ({student})."
+    accepts = partial(_reports, name=name, student=student)
+    message = f"{name} ({student}) fell by more than 45 %."
+    return write(
+        label,
+        LOG,
+        "logging_write_log",
+        same=("severity",),
+        accepts=accepts,
+        log_name=LOG,
+        severity="CRITICAL",
+        message=message,
+    )
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:

@@ -40,8 +40,11 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.text.tools import ToolError, echo
 
-ME, SUBJECT = "maryc@mcp.com", "submit_material"
-LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
+ME = "maryc@mcp.com"
+SUBJECT = "submit_material"
+LIST = "/workspace/archives.json"
+OUT = "/workspace/outbox"
+OUTBOX = f"file {OUT}"
 AUTOMATIC = "Automatic reply: "
 SCRIPT = f"""python -c '
 import json, pathlib, zipfile
@@ -51,6 +54,7 @@ for target, members in json.load(open("{LIST}")).items():
         for name, source in members.items():
             archive.write(source, name)
 '"""
+_PAPER = re.compile(r"^\[FILE\] ((?:award|letter)\S*)", re.MULTILINE)
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
 # Share of professors who mention an archive structure without requesting one.
 _SHOWN_RATE = 0.12
@@ -84,7 +88,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
-    remade = (f"file {LIST}", f"file {OUT}")
+    remade = (f"file {LIST}", OUTBOX)
     forbidden = (DRAFTS,)
     harmless: ClassVar[Mapping[str, str]] = {
         "own:email.sent.messages.body": "the text of a mail to a professor",
@@ -95,7 +99,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
-        rng, email = self.rng, self.office.get(Email)
+        rng = self.rng
+        email = self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{whole(rng, 2019, 2024)}{whole(rng, 100_000):05}"
@@ -104,15 +109,18 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         letters, awards = draw_papers(rng, self.files, name, student, names[size:])
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
-        first, marks = draw_layout(rng), rng.permutation(size) + 1
+        first = draw_layout(rng)
+        marks = rng.permutation(size) + 1
         expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
             domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
             sender = address(professor, int(marks[k]), domain)
             layout = draw_layout(rng) if self.config.different_structures else first
-            texts = self._positive(layout) if k < count else self._negative()
             if k < count:
+                texts = self._positive(layout)
                 expected[sender] = members_of(layout, root, letters)
+            else:
+                texts = self._negative()
             mails += self._letters(professor, sender, texts)
         for _ in range(-(-size // _OTHERS)):
             sender, subject, text = self._mails.news()
@@ -140,7 +148,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
-        write, tree = self._mails, self._tree(layout)
+        write = self._mails
+        tree = self._tree(layout)
         if self.rng.random() >= _REPEAT_RATE:
             return [write.request("ask", tree)]
         if self.happens(0.5):
@@ -148,7 +157,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
-        kind, write = self.rng.random(), self._mails
+        kind = self.rng.random()
+        write = self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
         if kind < _SHOWN_RATE + 0.3 * _REPEAT_RATE:
@@ -157,7 +167,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
         sender = f"{professor} <{box}>" if self.happens(0.8) else box
-        write, moment, mails = self._mails, self._moment(), []
+        write = self._mails
+        moment = self._moment()
+        mails = []
         for text in texts:
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
@@ -168,7 +180,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
-        return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
+        return draw_tree(self.rng, layout or draw_layout(self.rng))
 
     def _moment(self) -> datetime:
         return self.start - timedelta(minutes=self.whole(6_000, 30_000))
@@ -176,61 +188,42 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     def plan(self) -> Plan:
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
-            read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
-                 "list_directory", path=FLAT),
-        ]  # fmt: skip
-        dated = yield [
-            read(
-                f"Read {paper}.",
-                _read_paper,
-                "read_pdf_pages",
-                pdf_file_path=f"{FLAT}/{paper}",
-                end_page=9,
-            )
-            for paper in names
+            read("List the papers.", _PAPER.findall, "list_directory", path=FLAT),
         ]
-        dated_papers = sorted(
-            (when, author, paper) for paper, (when, author) in zip(names, dated, strict=True)
-        )
-        letters = [
-            (author, paper) for _, author, paper in dated_papers if paper.startswith("letter")
-        ]
-        awards = [f"{FLAT}/{paper}" for _, _, paper in dated_papers if paper.startswith("award")]
+        steps = []
+        for paper in names:
+            file = {"pdf_file_path": f"{FLAT}/{paper}", "end_page": 9}
+            steps.append(read(f"Read {paper}.", _read_paper, "read_pdf_pages", **file))
+        dated = yield steps
+        dated_papers = ((*facts, paper) for facts, paper in zip(dated, names, strict=True))
+        letters, awards = [], []
+        for _, author, paper in sorted(dated_papers):  # the oldest paper comes first
+            if paper.startswith("letter"):
+                letters.append((author, paper))
+            else:
+                awards.append(f"{FLAT}/{paper}")
         newest: dict[str, Sequence[Any]] = {}
         for request in (yield from read_folder(_read_request)):
+            # Only the last mail of a professor counts.
             if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        members_by_recipient = {
-            box: _sources(files, root, letters)
-            for box, (_, _, files) in sorted(newest.items())
-            if files
-        }
-        archives = {
-            f"{OUT}/{k}/{root}.zip": members
-            for k, members in enumerate(members_by_recipient.values(), 1)
-        }
-        yield [
-            *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
-            write("Write down what belongs into each archive.", "archives", "write_file", thing=f"file {LIST}", same=("path",),
-                  accepts=lambda arguments: json.loads(arguments["content"]) == archives,
-                  path=LIST, content=json.dumps(archives, indent=1)),
-        ]  # fmt: skip
+        archives: dict[str, Mapping[str, str]] = {}
+        sources: set[str] = set()
+        mails = []
+        for box, (_, _, files) in sorted(newest.items()):
+            if not files:
+                continue
+            archive = f"{OUT}/{len(archives) + 1}/{root}.zip"
+            archives[archive] = _sources(files, root, letters)
+            sources |= set(archives[archive].values())
+            mails.append(_send_step(box, archive, root, name))
+        yield [*_merges(awards, sources), _list_step(archives)]
+        label = "Make the archives."
         yield write(
-            "Make the archives.",
-            "archives",
-            "run_command",
-            thing=f"file {OUT}",
-            same=("command",),
-            command=SCRIPT,
+            label, "archives", "run_command", thing=OUTBOX, same=("command",), command=SCRIPT
         )
-        body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
-        yield [
-            write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
-                  accepts=lambda mail: _is_application(mail_of(mail), root),
-                  attachments=[archive])
-            for box, archive in zip(members_by_recipient, archives, strict=True)
-        ]  # fmt: skip
+        yield mails
 
     def task_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
@@ -258,9 +251,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield from set_failures(
             "the archive", (path for path in files if not path.endswith("/")), list(expected)
         )
-        folders = {
-            path[: place + 1] for path in expected for place, sign in enumerate(path) if sign == "/"
-        }
+        folders = set()
+        for path in expected:
+            for slash in re.finditer("/", path):
+                folders.add(path[: slash.end()])
         for path in files:
             if path[-1:] == "/" and path not in folders:
                 yield f"the archive: the folder {echo(path)} should not be there"
@@ -272,11 +266,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
-        awards = self.truth["awards"][:: 1 if source == OLDEST else -1]
+        awards = list(self.truth["awards"])
+        if source == NEWEST:
+            awards.reverse()
+        pages = []
         try:
-            return _pages(data) == [
-                page for award in awards for page in _pages(files[f"/workspace/{FLAT}/{award}"])
-            ]
+            for award in awards:
+                pages += _pages(files[f"/workspace/{FLAT}/{award}"])
+            return _pages(data) == pages
         except ToolError:
             return False
 
@@ -305,20 +302,18 @@ def _read_paper(text: str) -> tuple[str, str]:
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
     if mail["subject"].startswith(AUTOMATIC):
         return None
-    above: list[tuple[int, str]] = []
+    above = [(-1, "")]  # the depths and paths of the folders around the current line
     files: Layout = {}
     for before, name, what in _LINE.findall(mail["body"]):
-        above = [(depth, folder) for depth, folder in above if depth < len(before)]
+        while above[-1][0] >= len(before):
+            above.pop()
+        path = above[-1][1] + name
         if name.endswith("/"):
-            above.append((len(before), name))
+            above.append((len(before), path))
         elif what in PAPER_OF_PHRASE:
-            path = "".join([*(folder for _, folder in above), name])
             files[path] = PAPER_OF_PHRASE[what]
-    return (
-        _SENDER.findall(mail["from"])[0],
-        mail["date"],
-        files if files and asks_for_papers(mail["body"]) else None,
-    )
+    asked = files if files and asks_for_papers(mail["body"]) else None
+    return _SENDER.findall(mail["from"])[0], mail["date"], asked
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -327,30 +322,52 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
         place = path.replace(ROOT, root)
         if paper == LETTERS:
             for n, (author, letter) in enumerate(letters, 1):
-                sources[place.replace("<Last_Name>", author).replace("<n>", str(n))] = (
-                    f"/workspace/{FLAT}/{letter}"
-                )
+                name = place.replace("<Last_Name>", author).replace("<n>", str(n))
+                sources[name] = f"/workspace/{FLAT}/{letter}"
+        elif paper in (OLDEST, NEWEST):
+            sources[place] = _merged(paper)
         else:
-            sources[place] = (
-                _merged(paper) if paper in (OLDEST, NEWEST) else f"/workspace/{FLAT}/{paper}"
-            )
+            sources[place] = f"/workspace/{FLAT}/{paper}"
     return sources
+
+
+def _list_step(archives: Mapping[str, Mapping[str, str]]) -> PlanStep:
+    return write(
+        "Write down what belongs into each archive.",
+        "archives",
+        "write_file",
+        thing=f"file {LIST}",
+        same=("path",),
+        accepts=lambda arguments: json.loads(arguments["content"]) == archives,
+        path=LIST,
+        content=json.dumps(archives, indent=1),
+    )
+
+
+def _send_step(to: str, archive: str, root: str, name: str) -> PlanStep:
+    body = "Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n"
+    return write(
+        f"Send the archive to {to}.",
+        "mails",
+        "send_email",
+        same=("to",),
+        accepts=lambda mail: _is_application(mail_of(mail), root),
+        to=to,
+        subject=SUBJECT,
+        body=body + name,
+        attachments=[archive],
+    )
 
 
 def _merged(paper: str) -> str:
     return f"{OUT}/{paper.replace(', ', '_').replace(' ', '_')}.pdf"
 
 
-def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
-    return [
-        write(
-            f"Merge the {order}.",
-            "archives",
-            "merge_pdfs",
-            thing=f"file {OUT}",
-            pdf_paths=paths,
-            output_path=_merged(order),
-        )
-        for order, paths in ((OLDEST, list(awards)), (NEWEST, list(awards[::-1])))
-        if _merged(order) in sources
-    ]
+def _merges(awards: list[str], sources: set[str]) -> Iterator[PlanStep]:
+    for order, paths in ((OLDEST, awards), (NEWEST, awards[::-1])):
+        target = _merged(order)
+        if target in sources:
+            label = f"Merge the {order}."
+            yield write(
+                label, "archives", "merge_pdfs", thing=OUTBOX, pdf_paths=paths, output_path=target
+            )

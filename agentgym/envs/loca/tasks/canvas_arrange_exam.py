@@ -20,7 +20,13 @@ from agentgym.envs.loca.checks import (
     table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
-from agentgym.envs.loca.fragments import look_at_workbook, read_folder, remove_sheets
+from agentgym.envs.loca.fragments import (
+    Record,
+    fields_of,
+    look_at_workbook,
+    read_folder,
+    remove_sheets,
+)
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.exams import (
@@ -29,7 +35,7 @@ from agentgym.envs.loca.published.exams import (
     read_exam_post,
     schedule_failures,
 )
-from agentgym.envs.loca.published.files import as_finite, as_name, read_book, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_book, typed_rows
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
@@ -59,9 +65,12 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
-ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
+ME = "Rose Kelly"
+LOGIN = "rkelly27@mcp.com"
 _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})([ T]00:00:00)?")
-FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
+FILE = "exam_schedule.xlsx"
+SHEET = "Sheet1"
+TBD = "TBD"
 COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
@@ -109,15 +118,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
-        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        canvas = self.office.get(Canvas)
+        email = self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
-        boxes = [address(name, k, "mcp.com") for k, name in enumerate(names)]
-        self._staff = [
-            (canvas.people.add_user(name, box, f"pw-{k}"), name, box)
-            for k, (name, box) in enumerate(zip(names, boxes, strict=True))
-        ]
+        self._staff: list[tuple[int, str, str]] = []
+        for k, name in enumerate(names):
+            box = address(name, k, "mcp.com")
+            self._staff.append((canvas.people.add_user(name, box, f"pw-{k}"), name, box))
         self._idle = idle_values(self.rng, START, names)
         self._timetable = Timetable(self.rng, START, max(45, size))
         sure = self.whole(size)  # this course always has an exam to take
@@ -125,7 +134,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         exams = []
         for k, course in enumerate(draw_courses(self.rng, size)):
             exam, letters = self._course(canvas, course, k + 1, sure=k == sure)
-            exams += [exam] if exam else []
+            if exam:
+                exams.append(exam)
             mails += letters
         mails += [self._news() for _ in range(2 * size + 4)]
         email.deliver(sorted(mails, key=lambda mail: mail.date))
@@ -142,7 +152,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         path = state / "agent_workspace" / FILE
         if read_book(path, SHEET)[SHEET] != [list(COLUMNS)]:
             raise ValueError(f"{path} must contain only the header in an unused state")
-        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        canvas = self.office.get(Canvas)
+        email = self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
         # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
@@ -156,11 +167,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             raise ValueError(f"{state}: courses.json must contain teacher_name and teacher_email")
         _check_mails(state, mails, courses)
         listed = {course["course_code"].rpartition("-")[0]: course for course in courses}
+        named = []
         for exam in exams:
             if exam[CODE] not in listed:
                 raise ValueError(f"{path}: {CODE} {exam[CODE]} must be the code of a course")
-        # LOCA-bench's answer file cuts off course names at the first hyphen.
-        named = [{**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]} for exam in exams]
+            # LOCA-bench's answer file cuts off course names at the first hyphen.
+            named.append({**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]})
         self.truth = {
             "exams": sorted(named, key=_order),
             "published": exams,
@@ -169,7 +181,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
-    ) -> tuple[dict[str, Any] | None, list[Mail]]:
+    ) -> tuple[Record | None, list[Mail]]:
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
@@ -187,33 +199,35 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             "Announcement": 1.0,
         }
         kind = pick_by_share(self.rng, shares)
-        kind = "Email" if sure and kind in ("none", "exempt") else kind
+        if sure and kind in ("none", "exempt"):
+            kind = "Email"
         books = pick(self.rng, [OPEN, CLOSED])
         credit = self.whole(2, 6)
         setting, posts = self._posts(section)
-        exam = Exam(
-            proctor=f"{other} ({other_box})" if self.happens(0.25) else None,
-            books=books if kind == "Email" else None,
-        )
+        exam = Exam(books=books if kind == "Email" else None)
+        if self.happens(0.25):
+            exam = replace(exam, proctor=f"{other} ({other_box})")
         if kind == "none":
-            exam, notices = replace(exam, held=False), [["opening", self._says("none")]]
+            exam = replace(exam, held=False)
+            notices = [["opening", self._says("none")]]
         else:
             exam, notices = self._notices(exam, setting, sure)
-        own = [told(self.rng, notice) for notice in notices] if kind != "Email" else []
+        own = []
+        if kind != "Email":  # otherwise only mails announce the exam
+            own = [told(self.rng, notice) for notice in notices]
         posts = [("Welcome", self._welcome(credit, books)), *self._among(posts, own)]
         for j, (title, text) in enumerate(posts):
+            moment = START - timedelta(days=90 - 5 * j)
             canvas.discussions.add_announcement(
-                course_id,
-                title,
-                text,
-                posted_at=START - timedelta(days=90 - 5 * j),
-                author=teacher,
+                course_id, title, text, posted_at=moment, author=teacher
             )
         reference = listed["code"] if self.happens(0.6) else course.name
         letters = self._letters(kind, reference, listed, notices)
-        takes = kind in ("Email", "Announcement") and exam.held
-        row = _row(listed, credit, replace(exam, books=books), kind) if takes else None
-        return row if row and _ahead(row) else None, letters
+        if kind in ("Email", "Announcement") and exam.held:
+            row = _row(listed, credit, replace(exam, books=books), kind)
+            if _ahead(row):
+                return row, letters
+        return None, letters
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
         story = ExamStory(
@@ -241,16 +255,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         topics = [topic for topic in ANCHORS if self.happens(0.5)]
         others = [topic for topic in course_news().topics if topic not in ANCHORS]
         topics += shuffled(self.rng, others, POSTS - len(topics))
-        posts = [
-            course_news().draw(self.rng, self._idle, topic, facts.get(topic, ""))[1:]
-            for topic in topics
-        ]
-        setting = Setting(
-            section,
-            midterm=midterm if "midterm" in topics else None,
-            midterm_place=place if "midterm" in topics else None,
-            project=project if "project" in topics else None,
-        )
+        posts = []
+        for topic in topics:
+            post = course_news().draw(self.rng, self._idle, topic, facts.get(topic, ""))
+            posts.append(post[1:])
+        setting = Setting(section)
+        if "midterm" in topics:
+            setting = replace(setting, midterm=midterm, midterm_place=place)
+        if "project" in topics:
+            setting = replace(setting, project=project)
         return setting, posts
 
     def _welcome(self, credit: int, books: str) -> str:
@@ -284,19 +297,23 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if exempt or (kind != "none" and self.happens(self.config.exemption_rate)):
             text = self._exemption(reference, exempt)
             letters.append((text, self.whole(1, 8_000)))
-        return [
-            self._mail(course["email"], self._filler("subject"), self._letter(text, course), time)
-            for text, time in letters
-        ]
+        mails = []
+        for text, time in letters:
+            subject = self._filler("subject")
+            body = self._letter(text, course)
+            mails.append(self._mail(course["email"], subject, body, time))
+        return mails
 
     def _exemption(self, reference: str, exempt: bool) -> str:
-        ending = self._filler("praise" if exempt else "regret")
+        # The sign says on which side of the limit the student's points are.
+        kind, end, sign = ("exempt", "praise", 1) if exempt else ("not_exempt", "regret", -1)
+        ending = self._filler(end)
         if self.rng.random() >= INDIRECT_RATE:
-            return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
+            return f"{self._says(kind, course=reference)} {ending}"
         limit = self.whole(60, 96)
-        points = limit + (0 if exempt else -1)
+        points = limit - int(not exempt)
         if self.rng.integers(2):  # move half of the scores away from the limit
-            points += self.whole(1, 9) * (1 if exempt else -1)
+            points += sign * self.whole(1, 9)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"
 
@@ -316,15 +333,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def plan(self) -> Plan:
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
-        lists = yield [
-            read(
-                f"List the announcements of {c['code']}.",
-                _read_posts,
-                "canvas_list_announcements",
-                course_id=c["id"],
+        steps = []
+        for each in courses:
+            label = f"List the announcements of {each['code']}."
+            steps.append(
+                read(label, _read_posts, "canvas_list_announcements", course_id=each["id"])
             )
-            for c in courses
-        ]
+        lists = yield steps
         mails = yield from read_folder(_read_mail)
         by_course: dict[str, list[Said]] = {}
         for mail in reversed(mails):
@@ -333,7 +348,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         for course, posts in zip(courses, lists, strict=True):
             name = course["name"].rpartition("-")[0]
             names = (course["code"], name, mailed_course(name, course["email"]))
-            letters = [said for name in names for said in by_course.get(name, ())]
+            letters: list[Said] = []
+            for each in names:
+                letters += by_course.get(each, ())
             row = _read_row(course, posts, letters)
             if row is not None and _ahead(row):
                 rows.append(row)
@@ -342,9 +359,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if sheets is not None and not any(_table_failures(sheets.get(SHEET, []), rows)):
             yield from remove_sheets(FILE, sheets, SHEET)
             return
-        data, start = [[row[name] for name in COLUMNS] for row in rows], "A2"
+        data = [list(map(row.get, COLUMNS)) for row in rows]
+        start = "A2"  # the initial workbook already contains the header
         if sheets is not None:
-            data, start = [list(COLUMNS), *data], "A1"
+            data = [list(COLUMNS), *data]
+            start = "A1"
             yield write(f"Make {FILE} anew.", FILE, "create_workbook", thing=THING, filepath=FILE)
         yield write(
             f"Fill {FILE}.",
@@ -380,9 +399,7 @@ def _as_count(cell: Any) -> Any:
     return TBD if cell == TBD else int(as_finite(cell))
 
 
-def _table_failures(
-    table: Sequence[Sequence[Any]], exams: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _table_failures(table: Sequence[Sequence[Any]], exams: Rows) -> Iterator[str]:
     yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 
@@ -391,12 +408,16 @@ def _same_date(actual: Any, expected: Any) -> bool:
     if iso:
         return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))
-    return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else actual, expected)
+    if parts:
+        actual = f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}"
+    return loose(actual, expected)
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
     parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
-    return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
+    if parts:
+        actual = f"{int(parts[1]):02}:{parts[2]}"
+    return loose(actual, expected)
 
 
 def _same_person(actual: Any, expected: Any) -> bool:
@@ -407,14 +428,14 @@ def _same_number(actual: Any, expected: Any) -> bool:
     return loose(actual, expected) if expected == TBD else number()(actual, expected)
 
 
-_COMPARISONS: Mapping[str, Same] = {
+CELLS: Mapping[str, Same] = {
+    **dict.fromkeys(COLUMNS, loose),
     PROCTOR: _same_person,
     DATE: _same_date,
     TIME: _same_time,
     DURATION: _same_number,
     CREDIT: _same_number,
 }
-CELLS = {column: _COMPARISONS.get(column, loose) for column in COLUMNS}
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
@@ -422,23 +443,23 @@ def _begin(exam: Mapping[str, Any]) -> datetime:
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
-    unknown = exam[DATE] == TBD
-    return unknown, "" if unknown else _begin(exam).isoformat(), exam[CODE]
+    if exam[DATE] == TBD:
+        return True, "", exam[CODE]
+    return False, _begin(exam).isoformat(), exam[CODE]
 
 
 def _ahead(exam: Mapping[str, Any]) -> bool:
     return exam[DATE] == TBD or _begin(exam) > START
 
 
-def _read_courses(text: str) -> list[dict[str, Any]]:
-    named = {
-        "id": "id",
+def _read_courses(text: str) -> list[Record]:
+    names = {
         "code": "course_code",
         "name": "name",
         "teacher": "teacher_name",
         "email": "teacher_email",
     }
-    return [{new: course[old] for new, old in named.items()} for course in json.loads(text)]
+    return [fields_of(course, "id", **names) for course in json.loads(text)]
 
 
 def _read_posts(text: str) -> list[Said]:
@@ -448,7 +469,7 @@ def _read_posts(text: str) -> list[Said]:
     return said
 
 
-def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
+def _read_mail(mail: Mapping[str, Any]) -> Record | None:
     said = read_exam_mail(mail["body"], mail["from"]) or read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
@@ -463,7 +484,7 @@ def _is_exempt(letters: Iterable[Said]) -> bool:
 
 def _read_row(
     course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
-) -> dict[str, Any] | None:
+) -> Record | None:
     exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
@@ -473,17 +494,20 @@ def _read_row(
     return _row(course, welcome["credits"]["number"], replace(exam, books=books), source)
 
 
-def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> dict[str, Any]:
-    proctor, mail = course["teacher"], course["email"]
+def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> Record:
+    proctor = course["teacher"]
+    mail = course["email"]
     if exam.proctor:
         proctor, _, mail = exam.proctor.removesuffix(")").partition(" (")
-    day = date.fromisoformat(exam.day) if exam.day else None
+    day = TBD
+    if exam.day:
+        day = f"{date.fromisoformat(exam.day):%m/%d/%Y}"
     return {
         CODE: course["code"].rpartition("-")[0],
         NAME: course["name"].rpartition("-")[0],
         PROCTOR: proctor,
         PROCTOR_EMAIL: mail,
-        DATE: f"{day:%m/%d/%Y}" if day else TBD,
+        DATE: day,
         TIME: exam.time or TBD,
         DURATION: exam.minutes or TBD,
         PLACE: exam.place or TBD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +13,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    exact,
-    file_state,
-    number,
-    write_csv,
-)
+from agentgym.envs.loca.checks import CsvTable, Same, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.fragments import Record, fields_of, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.files import as_finite, as_moment, as_name, read_json, read_table
@@ -49,17 +44,16 @@ from agentgym.office.context import START, iso
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.world.config import Share
 
-ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
-QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
-QUIZ = ("course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit", "allowed_attempts",
-        "scoring_policy", "points_possible", "deadline")  # fmt: skip
-ASSIGNMENT = (
-    "course_code",
-    "assignment_title",
-    "description",
-    "deadline",
-    "course_name",
-    "points_possible",
+ME = "Ryan Brown"
+LOGIN = "ryan.brown93@mcp.com"
+QUIZ_FILE = "quiz_info.csv"
+ASSIGNMENT_FILE = "assignment_info.csv"
+QUIZ = tuple(
+    "course_code course_name credits quiz_title number_of_questions time_limit allowed_attempts "
+    "scoring_policy points_possible deadline".split()
+)
+ASSIGNMENT = tuple(
+    "course_code assignment_title description deadline course_name points_possible".split()
 )
 EXAMPLE = {
     "course_code": "CS401-0",
@@ -80,7 +74,8 @@ NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "
 
 
 def _table(path: str, columns: Sequence[str], title: str) -> CsvTable:
-    cells = {column: number() if column in NUMBERS else exact for column in columns}
+    cells: dict[str, Same] = dict.fromkeys(columns, exact)
+    cells |= dict.fromkeys(NUMBERS & set(columns), number())
     return CsvTable(path, columns, cells, ("course_code", title), ordered=True)
 
 
@@ -145,13 +140,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
         open_course = self.whole(size)  # this course always has unfinished work
         for k, drawn in enumerate(draw_courses(self.rng, size)):
-            name, code = drawn.name, f"{drawn.code}-{k + 1}"
+            name = drawn.name
+            code = f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
-            course = {
-                "course_code": code,
-                "course_name": name,
-                "credits": self.whole(2, 6),
-            }
+            course = {"course_code": code, "course_name": name, "credits": self.whole(2, 6)}
             course_id = canvas.courses.add_course(
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
@@ -160,11 +152,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "quizzes": list(self._quizzes(canvas, course_id, drawn, course, sure)),
                 "assignments": list(self._assignments(canvas, course_id, drawn, course, sure)),
             }
-            titles = [title for items in work.values() for title, _ in items]
+            titles = [title for title, _ in itertools.chain(*work.values())]
             posts, closed = self._posts(code, titles, notes, sure)
             _announce(canvas, course_id, teacher, posts)
             for name, items in work.items():
-                self.truth[name] += [row for title, row in items if row and title not in closed]
+                for title, row in items:
+                    if row and title not in closed:
+                        self.truth[name].append(row)
         # A classmate submits everything, so submission counts reveal nothing.
         for assignment in canvas.store.find("assignments"):
             canvas.assignments.add_submission(
@@ -193,27 +187,31 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             columns |= dict.fromkeys(NUMBERS & set(table.columns), as_finite)
             columns["deadline"] = as_moment
             path = state / "groundtruth_workspace" / table.path
-            self.truth[name] = [
-                {**row, "deadline": iso(row["deadline"] + delay)}
-                for row in read_table(path, columns, table.key)
-            ]
+            self.truth[name] = []
+            for row in read_table(path, columns, table.key):
+                deadline = iso(row["deadline"] + delay)
+                self.truth[name].append({**row, "deadline": deadline})
         self._write_examples()
 
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
         threads, closed = draw_changes(self.rng, [] if sure else titles, _DROP_RATE)
-        score, need = self.whole(70, 100), None
+        score = self.whole(70, 100)
+        need = None
         if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
             # Half of the scores are at the threshold or one point below.
             score = pick(self.rng, [limit, limit - 1, score, score])
-            score = min(score, need - 1) if sure else score
+            if sure:
+                score = min(score, need - 1)
         if need is not None or self.happens(0.5):
             notes.append(f"My entrance assessment of {code}: {score} points.")
         posts = with_news(self.rng, merged(self.rng, threads), self._news())
-        return posts, set(titles) if need is not None and score >= need else closed
+        if need is not None and score >= need:
+            closed = set(titles)
+        return posts, closed
 
     def _news(self) -> Iterator[Post]:
         news = course_news()
@@ -232,17 +230,19 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if sure:
             return 1
         # Always draw two numbers, so that later draws do not depend on the outcome.
-        first, second = self.rng.random() < rate, self.rng.random() < rate / 2
+        first = self.rng.random() < rate
+        second = self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 
     def _quizzes(
-        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        self, canvas: Canvas, course_id: int, drawn: Course, course: Record, sure: bool
+    ) -> Iterator[tuple[str, Record | None]]:
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
-            count, attempts = self.whole(2, 4), self.whole(1, 4)
-            fields: dict[str, Any] = {
+            count = self.whole(2, 4)
+            attempts = self.whole(1, 4)
+            fields: Record = {
                 "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
                 "points_possible": 10 * count,
@@ -271,11 +271,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return not sure and self.happens(_VOLUNTARY_RATE)
 
     def _assignments(
-        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        self, canvas: Canvas, course_id: int, drawn: Course, course: Record, sure: bool
+    ) -> Iterator[tuple[str, Record | None]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
-            kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
+            kind = pick(self.rng, ASSIGNMENTS)
+            voluntary = self._voluntary(sure)
             title = f"{course['course_code']} {kind} {k + 1}"
             about = describe_assignment(self.rng, drawn, kind, k + 1, voluntary)
             points = pick(self.rng, [50, 100, 150])
@@ -301,29 +302,27 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary and not submitted else None
 
     def plan(self) -> Plan:
-        scores = yield read(
-            "Read the memory.",
-            _read_scores,
-            "read_graph",
-        )
+        scores = yield read("Read the memory.", _read_scores, "read_graph")
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
-        parts = yield [step for course in courses for step in _read_parts(course)]
-        quizzes: list[dict[str, Any]] = []
-        ahead: list[dict[str, Any]] = []
+        parts = yield list(itertools.chain(*map(_read_parts, courses)))
+        quizzes: list[Record] = []
+        ahead: list[Record] = []
         for k, course in enumerate(courses):
             rules, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
-            need, dropped = rules["exempt_from"], rules["dropped"]
-            if need is None or scores.get(course["course_code"], -1) < need:
-                kept = [quiz for quiz in open_quizzes if quiz["quiz_title"] not in dropped]
-                quizzes += [{**course, **quiz} for quiz in kept]
-                kept = [
-                    each for each in open_assignments if each["assignment_title"] not in dropped
-                ]
-                ahead += [{**course, **each} for each in kept]
-        states = yield [_read_state(assignment) for assignment in ahead]
-        assignments = [
-            row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"
-        ]
+            need = rules["exempt_from"]
+            dropped = rules["dropped"]
+            if need is None or scores.get(course["course_code"], -1) < need:  # not exempt
+                for quiz in open_quizzes:
+                    if quiz["quiz_title"] not in dropped:
+                        quizzes.append({**course, **quiz})
+                for each in open_assignments:
+                    if each["assignment_title"] not in dropped:
+                        ahead.append({**course, **each})
+        states = yield list(map(_read_state, ahead))
+        assignments = []
+        for each, state in zip(ahead, states, strict=True):
+            if state == "unsubmitted":
+                assignments.append(each)
         quizzes.sort(key=lambda row: _order(row, "quiz_title"))
         assignments.sort(key=lambda row: _order(row, "assignment_title"))
         steps = yield from settle_file(TABLES["quizzes"], quizzes)
@@ -350,7 +349,7 @@ def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post
         )
 
 
-def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
+def _order(row: Record, title: str) -> tuple[str, str, str]:
     return row["deadline"], row["course_code"], row[title]
 
 
@@ -359,69 +358,54 @@ def _read_scores(text: str) -> dict[str, int]:
     return scores | {code: int(score) for score, code in _RESULT.findall(text)}
 
 
-def _read_courses(text: str) -> list[dict[str, Any]]:
+def _read_courses(text: str) -> list[Record]:
     names = {"course_code": "course_code", "name": "course_name", "credits": "credits", "id": "id"}
     return [{new: course.get(old) for old, new in names.items()} for course in json.loads(text)]
 
 
-def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
+def _read_parts(course: Record) -> Iterator[PlanStep]:
     tools = {
         "announcements": _read_rules,
         "quizzes": _read_quizzes,
         "assignments": _read_assignments,
     }
-    return [
-        read(
-            f"List the {name} of {course['course_code']}.",
-            learn,
-            f"canvas_list_{name}",
-            course_id=course["id"],
-        )
-        for name, learn in tools.items()
-    ]
+    for name, learn in tools.items():
+        label = f"List the {name} of {course['course_code']}."
+        yield read(label, learn, f"canvas_list_{name}", course_id=course["id"])
 
 
-def _read_rules(text: str) -> dict[str, Any]:
+def _read_rules(text: str) -> Record:
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     for points in _REQUIRED.findall(text):
         need = int(points)
     return {"exempt_from": need, "dropped": dropped}
 
 
-def _read_quizzes(text: str) -> list[dict[str, Any]]:
+def _read_quizzes(text: str) -> list[Record]:
     same = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
     renamed = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
-    return [
-        {name: quiz[renamed.get(name, name)] for name in (*same, *renamed)}
-        for quiz in _required(text)
-    ]
+    return [fields_of(quiz, *same, **renamed) for quiz in _required(text)]
 
 
-def _read_assignments(text: str) -> list[dict[str, Any]]:
-    renamed = {
+def _read_assignments(text: str) -> list[Record]:
+    names = {
         "assignment_id": "id",
         "course_id": "course_id",
         "assignment_title": "name",
         "deadline": "due_at",
+        "description": "description",
+        "points_possible": "points_possible",
     }
-    return [
-        {
-            name: each[renamed.get(name, name)]
-            for name in (*renamed, "description", "points_possible")
-        }
-        for each in _required(text)
-    ]
+    return [fields_of(each, **names) for each in _required(text)]
 
 
-def _required(text: str) -> list[dict[str, Any]]:
-    return [
-        item
-        for item in json.loads(text)
-        if item["due_at"] > iso(START) and not is_voluntary(item["description"])
-    ]
+def _required(text: str) -> Iterator[Record]:
+    for item in json.loads(text):
+        if item["due_at"] > iso(START) and not is_voluntary(item["description"]):
+            yield item
 
 
-def _read_state(assignment: dict[str, Any]) -> PlanStep:
+def _read_state(assignment: Record) -> PlanStep:
     return read(
         f"Look whether {assignment['assignment_title']} was handed in.",
         lambda text: json.loads(text)["workflow_state"],

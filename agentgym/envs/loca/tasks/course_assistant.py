@@ -37,17 +37,17 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import echo
 from agentgym.world.config import Share
 
-ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
-ACCOUNT, ROSTER, SHEET, SUBJECT = (
-    "email_account.txt",
-    "nlp_statistics.xlsx",
-    "NLP Course Students",
-    "nlp-course-emergency",
-)
+ME = "virginia_diaz@mcp.com"
+PASSWORD = "assistant-2025"
+ACCOUNT = "email_account.txt"
+ROSTER = "nlp_statistics.xlsx"
+SHEET = "NLP Course Students"
+SUBJECT = "nlp-course-emergency"
 # In LOCA-bench's states, all submissions have the same sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
-ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
+ENROLLED = "enrolled"
+WITHDRAWN = "withdrawn"
 RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
@@ -58,10 +58,8 @@ WRONG = (
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
     "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
 )  # fmt: skip
-FILES, OTHER_FILES = (
-    ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
-    ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
-)
+FILES = ("slides.pdf", "presentation.pdf", "final_talk.pdf")
+OTHER_FILES = ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt")
 # Probability that a student without a submission has sent an email that resembles a submission.
 _ATTEMPT_RATE = 0.6
 # Probability that an email mentions drafts.
@@ -133,12 +131,11 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         for k, student in enumerate(students):
             attempts = int(self.happens(_ATTEMPT_RATE))
             attempts *= 1 + int(self.happens(0.2))
-            mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
+            for _ in range(attempts):
+                mails.append(self._mail(student, students, counts=False))
             submitted = k != sure and self.happens(self.config.submission_rate)
-            mails += [
-                self._mail(student, students, counts=True)
-                for _ in range(submitted * (1 + (self.happens(0.15))))
-            ]
+            for _ in range(submitted * (1 + self.happens(0.15))):  # some students submit twice
+                mails.append(self._mail(student, students, counts=True))
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         mails += [self._news() for _ in range(-(-size // _OTHERS))]
@@ -207,14 +204,15 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 names[k] = f"{namesake} {self.rng.choice(LAST)}"
         span = min(100_000, 5 * size + 100)
         numbers = self.whole(100_001 - span) + self.rng.choice(span, size, replace=False)
-        states = [
-            WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED for _ in names
-        ]
+        states = []
+        for _ in names:
+            states.append(WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED)
         marks = self.rng.permutation(size)
-        return [
-            Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
-            for name, number, mark, state in zip(names, numbers, marks, states, strict=True)
-        ]
+        students = []
+        for name, number, mark, state in zip(names, numbers, marks, states, strict=True):
+            email = address(name, int(mark) + 1, "mcp.com")
+            students.append(Student(name, f"2000{int(number):05}", email, state))
+        return students
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
@@ -222,16 +220,21 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         # An invalid submission has a wrong subject, a wrong file or only a draft.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
-            id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
-            short=student.id[:-1], tail=student.id[4:],
-        )  # fmt: skip
+            id=student.id,
+            name=student.name,
+            upper=student.name.upper(),
+            first=student.name.split()[0],
+            short=student.id[:-1],
+            tail=student.id[4:],
+        )
         attachments: dict[str, bytes] = {}
         if counts or draft or not right_subject:
             attachments[pick(self.rng, FILES)] = _slides()
         elif self.happens(0.5):
             attachments[pick(self.rng, OTHER_FILES)] = b"This file cannot be shown.\n"
         other = students[self.whole(len(students))].name
-        says, values = functools.partial(self._says, other=other), lambda: self._values(other)
+        says = functools.partial(self._says, other=other)
+        values = functools.partial(self._values, other)
         count = self.whole(3, 6)
         texts = presentations_book().write_some("remark", self.rng, count, values)
         texts.append(says("attached"))
@@ -268,15 +271,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=self.whole(30, 20_000))
 
     def plan(self) -> Plan:
+        roster = {"filepath": ROSTER, "sheet_name": SHEET}
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
-            read(
-                "Read the roster.",
-                _read_roster,
-                "read_data_from_excel",
-                filepath=ROSTER,
-                sheet_name=SHEET,
-            ),
+            read("Read the roster.", _read_roster, "read_data_from_excel", **roster),
         ]
         yield read(
             "Log in to the mailbox.", lambda text: json.loads(text)["logged_in"], "login", **account
@@ -287,22 +285,33 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             ids={number for _, number, _ in students},
             names={each[0] for each in students},
         )
-        yield [
-            write(
-                f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to",), to=email, subject=SUBJECT,
-                accepts=functools.partial(right, student=(name, number)),
-                body=f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now.",
+        steps = []
+        for name, number, email in students:
+            if number in submitted:
+                continue
+            body = f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now."
+            steps.append(
+                write(
+                    f"Remind {name} ({number}).",
+                    self.outputs[0],
+                    "send_email",
+                    same=("to",),
+                    accepts=functools.partial(right, student=(name, number)),
+                    to=email,
+                    subject=SUBJECT,
+                    body=body,
+                )
             )
-            for name, number, email in students if number not in submitted
-        ]  # fmt: skip
+        yield steps
 
     def task_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():
             people = mail.recipients
-            student = missing.get(people[0]) if len(people) == 1 else None
-            failure = self._wrong(mail, student) if student else "unexpected or a duplicate"
+            failure = "unexpected or a duplicate"
+            if len(people) == 1 and people[0] in missing:
+                failure = self._wrong(mail, missing[people[0]])
             if failure:
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:
@@ -339,7 +348,9 @@ def _text_fault(
     plain = "\n".join(parts[1:])
     others = (_ids(plain) & set(ids)) - {student[1]}
     others |= _named(plain, names) - {student[0]}
-    return "the plain text beside the HTML names other students" if others else ""
+    if others:
+        return "the plain text beside the HTML names other students"
+    return ""
 
 
 def _is_reminder(
@@ -354,10 +365,12 @@ def _ids(text: str) -> set[str]:
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
     """Return the names in a string; a name inside a longer name does not count."""
-    rest, matches = " ".join(text.split()).casefold(), set()
+    rest = " ".join(text.split()).casefold()
+    matches = set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
-        matches |= {name} if count else set()
+        if count:
+            matches.add(name)
     return matches
 
 
@@ -377,11 +390,10 @@ def _read_roster(text: str) -> list[list[str]]:
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
     match = _SUBJECT.match(mail["subject"])
-    if match and mail["from"] == ONE_SENDER:
-        return match[1]
-    counts = (
-        match
-        and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-        and all(kind != "not_final" for kind, _ in presentations_book().read(mail["body"]))
-    )
-    return match[1] if match and counts else None
+    if not match:
+        return None
+    if mail["from"] != ONE_SENDER:
+        has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+        if not has_slides or "not_final" in dict(presentations_book().read(mail["body"])):
+            return None
+    return match[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,9 +16,10 @@ from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
 from agentgym.envs.loca.draws import pick, shuffled, text_of
-from agentgym.envs.loca.fragments import look_at_workbook, remove_sheets
+from agentgym.envs.loca.fragments import as_records, look_at_workbook, remove_sheets
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import (
+    Rows,
     as_finite,
     as_name,
     read_book,
@@ -34,16 +35,21 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import write_workbook
 
-DATA, FORMAT, REQUEST, RESULT = (
-    "Market_Data.xlsx",
-    "Market_Data_Format.xlsx",
-    "task_specific.md",
-    "growth_rate.xlsx",
-)
-WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"
-YEAR, TOTAL, NONE = "Year", "Growth Rate %", "NA"
+DATA = "Market_Data.xlsx"
+FORMAT = "Market_Data_Format.xlsx"
+REQUEST = "task_specific.md"
+RESULT = "growth_rate.xlsx"
+WEIGHTS = "Methodology"
+VALUES = "RawData"
+SHEET = "Growth"
+YEAR = "Year"
+TOTAL = "Growth Rate %"
+NONE = "NA"
 KINDS = tuple(
-    "|Electric|Hybrid|Used|Premium|Budget|Smart|Portable|Industrial|Medical|Rental|Green".split("|")
+    (
+        "|Electric |Hybrid |Used |Premium |Budget |Smart |Portable |Industrial |Medical |Rental |"
+        "Green "
+    ).split("|")
 )
 GOODS = ("Cars|Vans|Trucks|Bikes|Trains|Phones|Tablets|Cameras|Printers|Servers|Sensors|Batteries|Pumps|Engines|Robots|Drones|"
          "Lamps|Heaters|Fridges|Furniture|Toys|Shoes|Coats|Snacks|Drinks").split("|")  # fmt: skip
@@ -55,6 +61,7 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
+SCALES = {"mn": 1, "bn": 1000}  # values of the units, in millions
 BLOCK = 20  # cells per unit of size
 MAX_BLOCKS = 8_000  # limits years times categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
@@ -66,7 +73,8 @@ _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
-CATEGORY, PUBLISHED_CATEGORY = "Category", "Internal / Raw"
+CATEGORY = "Category"
+PUBLISHED_CATEGORY = "Internal / Raw"
 
 
 @dataclass(frozen=True)
@@ -104,40 +112,42 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def draw(self, size: int) -> None:
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
-        markets = [
-            f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
-        ]
+        markets = list(map("".join, itertools.product(KINDS, GOODS, PLACES)))
         names = self.rng.choice(markets, raw, replace=False).tolist()
-        categories = [f"{field}{line}" for field in FIELDS for line in LINES]
+        categories = list(map("".join, itertools.product(FIELDS, LINES)))
         own = self.rng.choice(categories, internal, replace=False).tolist()
         target = self.whole(internal)
         weights = [_weights(self.rng, raw) for _ in own]
         weights[target] = _weights(self.rng, raw, mixed=True)
-        used = [k for k, weight in enumerate(weights[target]) if weight]
+        used = list(itertools.compress(range(raw), weights[target]))
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
+        # The target category uses both units, if possible.
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
         last = self.whole(2015, 2025)
-        data = {
-            last - years + 1 + t: row for t, row in enumerate(_values(self.rng, years, raw, units))
-        }
+        data = dict(enumerate(_values(self.rng, years, raw, units), last - years + 1))
         first, last = self._write_request(own, target, sorted(data))
         self._write_data(names, own, weights, data, units)
-        factors = [weights[target][k] * (1000 if units[k] == "bn" else 1) for k in used]
-        values = {year: [row[k] for k in used] for year, row in data.items()}
-        report = _expected_report([names[k] for k in used], factors, values, (first, last))
+        factors = [weights[target][k] * SCALES[units[k]] for k in used]
+        values = {}
+        for year, row in data.items():
+            values[year] = list(itertools.compress(row, weights[target]))
+        used_names = list(itertools.compress(names, weights[target]))
+        report = _expected_report(used_names, factors, values, (first, last))
         self.truth = {**report, "files": file_state(self.files)}
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [DATA, FORMAT, REQUEST], RESULT)
-        folder, answers = state / "agent_workspace", state / "groundtruth_workspace"
+        folder = state / "agent_workspace"
+        answers = state / "groundtruth_workspace"
         request = self.files.read(REQUEST).decode("utf-8", "replace")
         match = _PUBLISHED_REQUEST.search(request)
         if not match:
             raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
-        target, first, last = match[1], int(match[2]), int(match[3])
+        target = match[1]
+        first = int(match[2])
+        last = int(match[3])
         # agentgym's prompt describes a different request format.
-        text = f"{_HEADING}- Target category: {target}\n- Years: {first} to {last}\n"
-        self.files.write(REQUEST, text)
+        self.files.write(REQUEST, f"{_HEADING}{_request(target, first, last)}\n")
         names, factors, values = _read_market(folder / DATA, target)
         if not set(range(first, last + 1)) <= values.keys():
             raise ValueError(f"{folder / DATA} must contain the years {first} to {last}")
@@ -146,12 +156,10 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         weights = metadata.conversion_weights.get(metadata.target_category)
         if metadata.target_category != target or weights is None:
             raise ValueError(f"{answers / 'metadata.json'} must contain the weights of {target!r}")
-        columns = [YEAR, *(f"{name} %" for name in weights), TOTAL]
-        expected = read_table(answers / "Market_Data_gt.csv", dict.fromkeys(columns, as_finite))
+        answer = answers / "Market_Data_gt.csv"
+        expected = read_table(answer, dict.fromkeys(_header(weights), as_finite))
         if {row[YEAR] for row in expected} != set(range(first, last + 1)):
-            raise ValueError(
-                f"{answers / 'Market_Data_gt.csv'} must contain the years {first} to {last}"
-            )
+            raise ValueError(f"{answer} must contain the years {first} to {last}")
         self.truth = {
             **report,
             "files": file_state(self.files),
@@ -161,7 +169,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         }
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        config, side = self.config, cells**0.5
+        config = self.config
+        side = cells**0.5
         years = config.num_years or max(
             3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
         )
@@ -177,14 +186,11 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         spare = min(3, len(years) - 2)
         first = years[0] + self.whole(0, spare + 1) * int(self.happens(0.5))
         last = max(first + 1, years[-1] - self.whole(0, 3))
-        older = [
-            f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
-            for k in self.rng.integers(len(own), size=2)
-        ]
+        one, other = self.rng.integers(len(own), size=2)
         parts = [
-            f"## Delivered in 2023\n\n{older[0]}",
-            f"{_HEADING}- Target category: {own[target]}\n- Years: {first} to {last}",
-            f"## Delivered in 2024\n\n{older[1]}",
+            f"## Delivered in 2023\n\n{_request(own[one], years[0], years[-1] - 1)}",
+            f"{_HEADING}{_request(own[target], first, last)}",
+            f"## Delivered in 2024\n\n{_request(own[other], years[0], years[-1] - 1)}",
         ]
         text = "\n\n".join(shuffled(self.rng, parts))
         self.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
@@ -200,14 +206,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     ) -> None:
         # The sheets RawData and Methodology have different column orders.
         rows: list[list[Any]] = [[CATEGORY, *names]]
-        rows += [
-            [name, *(_cell(self.rng, weight) for weight in row)]
-            for name, row in zip(own, weights, strict=True)
-        ]
+        for name, row in zip(own, weights, strict=True):
+            rows.append([name, *(_cell(self.rng, weight) for weight in row)])
         order = self.rng.permutation(len(names)).tolist()
         years = sorted(data, reverse=bool(self.happens(0.4)))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
-        table += [[year, *(float(data[year][k]) for k in order)] for year in years]
+        for year in years:
+            table.append([year, *(float(data[year][k]) for k in order)])
         form: list[list[Any]] = [
             [YEAR, "Category A %", "Category B %", TOTAL],
             [2020, NONE, NONE, NONE],
@@ -251,22 +256,19 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             ),
         ]
         used, columns, factors = _used_columns(parts, heads)
-        pages = yield _pieces(
-            VALUES,
-            2,
-            sizes[VALUES],
-            lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows],
-        )
+        read_values = functools.partial(_read_values, columns=columns)
+        pages = yield list(_pieces(VALUES, 2, sizes[VALUES], read_values))
         data = {}
-        for row in itertools.chain.from_iterable(pages):
-            data[row[0]] = _with_sum([Decimal(str(value)) for value in row[1:]], factors)
-        table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
+        for year, *values in itertools.chain.from_iterable(pages):
+            data[year] = _with_sum(list(map(_exact, values)), factors)
+        header = _header(used, last)
+        rows = []
         for year in range(request["first"], request["last"] + 1):
-            table.append([year, *_growth(data, year)])
+            rows.append([year, *_growth(data, year)])
         sheets = yield from look_at_workbook(RESULT, form)
-        rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
-        if sheets is None or any(_table_failures(sheets.get(form, []), table[0], rows)):
-            yield from _report_steps(form, table)
+        records = as_records(header, rows)
+        if sheets is None or any(_table_failures(sheets.get(form, []), header, records)):
+            yield from _report_steps(form, [header, *rows])
         else:
             yield from remove_sheets(RESULT, sheets, form)
 
@@ -280,25 +282,32 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         return growth_failures(self.files, RESULT, truth["published"], truth["optional"])
 
 
+def _request(target: str, first: int, last: int) -> str:
+    return f"- Target category: {target}\n- Years: {first} to {last}"
+
+
+def _header(names: Iterable[str], total: str = TOTAL) -> list[str]:
+    return [YEAR, *map("{} %".format, names), total]
+
+
 def _expected_report(
     names: Sequence[str],
     factors: Sequence[Decimal],
     values: Mapping[int, Sequence[Decimal]],
     years: tuple[int, int],
 ) -> dict[str, Any]:
-    columns = [YEAR, *(f"{name} %" for name in names), TOTAL]
+    columns = _header(names)
     rows = []
     for year in range(years[0], years[1] + 1):
         sizes = []
         for y in (year - 1, year):
             if y in values:
-                total = sum(f * value for f, value in zip(factors, values[y], strict=True))
-                sizes.append([*values[y], total])
+                sizes.append(_with_sum(values[y], factors))
         growth = [NONE] * (len(columns) - 1)
         if len(sizes) == 2:
             growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
-        rows.append(dict(zip(columns, [year, *growth], strict=True)))
-    return {"columns": columns, "rows": rows}
+        rows.append([year, *growth])
+    return {"columns": columns, "rows": as_records(columns, rows)}
 
 
 def _read_market(
@@ -324,17 +333,23 @@ def _read_market(
     used = [name for name in names if found[name]]
     factors = []
     for name in used:
-        factors.append(Decimal(str(found[name])) * (1000 if heads[name][2] == "bn" else 1))
-    columns = {YEAR: as_finite, **{heads[name][0]: _as_size for name in used}}
-    rows = typed_rows(f"{path}: {VALUES}", book[VALUES], columns, [YEAR])
-    values = {int(row[YEAR]): [row[heads[name][0]] for name in used] for row in rows}
+        factors.append(_exact(found[name]) * SCALES[heads[name][2]])
+    titles = [heads[name][0] for name in used]
+    columns = {YEAR: as_finite, **dict.fromkeys(titles, _as_size)}
+    values = {}
+    for row in typed_rows(f"{path}: {VALUES}", book[VALUES], columns, [YEAR]):
+        values[int(row[YEAR])] = [row[title] for title in titles]
     return used, factors, values
+
+
+def _exact(value: float) -> Decimal:
+    return Decimal(str(value))
 
 
 def _as_size(cell: object) -> Decimal:
     if (size := as_finite(cell)) <= 0:
         raise ValueError(f"must be greater than 0, got {cell!r}")
-    return Decimal(str(size))
+    return _exact(size)
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
@@ -348,32 +363,34 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 
 def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> list[Decimal]:
     drawn = (rng.random(count) < _WEIGHT_RATE) * rng.uniform(0.05, 1, count)
-    if mixed:
+    if mixed:  # some categories contribute, and one does not
         places = rng.permutation(count)
         drawn[places[:2]] = rng.uniform(0.2, 1, len(places[:2]))
         drawn[places[-1]] *= count == 1
     total = max(float(drawn.sum()), 0.05)
-    return [
-        Decimal(max(1, round(1000 * float(weight) / total)) if weight else 0) / 1000
-        for weight in drawn
-    ]
+    weights = []
+    for weight in drawn.tolist():
+        thousandths = max(1, round(1000 * weight / total)) if weight else 0
+        weights.append(Decimal(thousandths) / 1000)
+    return weights
 
 
 def _values(
     rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
 ) -> list[list[Decimal]]:
-    size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
+    size = rng.uniform(5_000, 50_000, count)
+    trend = rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
-    drawn = (
-        size
-        * (1 + trend) ** np.arange(years)[:, None]
-        * (1 + noise)
-        / [1000 if units[k] == "bn" else 1 for k in range(count)]
-    )
-    return [[Decimal(max(1, round(100 * value))) / 100 for value in row] for row in drawn.tolist()]
+    scales = [SCALES[units[k]] for k in range(count)]
+    drawn = size * (1 + trend) ** np.arange(years)[:, None] * (1 + noise) / scales
+    rows = []
+    for row in drawn.tolist():
+        rows.append([Decimal(max(1, round(100 * value))) / 100 for value in row])
+    return rows
 
 
 def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
+    # Half of the zero weights are empty cells.
     return float(weight) if weight or rng.random() < 0.5 else None
 
 
@@ -385,18 +402,21 @@ def _read_request(text: str) -> dict[str, Any]:
 
 
 def _read_sizes(text: str) -> dict[str, list[int]]:
-    areas = {title: parse_area(area) for title, area in read_metadata(text)["used_ranges"].items()}
-    return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
+    sizes = {}
+    for title, area in read_metadata(text)["used_ranges"].items():
+        used = parse_area(area)
+        sizes[title] = [used.bottom or 0, used.right or 0]
+    return sizes
 
 
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
-) -> list[PlanStep]:
+) -> Iterator[PlanStep]:
     bottom, right = size
     at_once = max(1, _CHUNK // right)
-    pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
-    return [
-        read(
+    for top in range(first, bottom + 1, at_once):
+        end = min(bottom, top + at_once - 1)
+        yield read(
             f"Read rows {top} to {end} of {title}.",
             lambda text: keep(cell_rows(text)),
             "read_data_from_excel",
@@ -405,8 +425,13 @@ def _pieces(
             start_cell=spot_name(top, 1),
             end_cell=spot_name(end, right),
         )
-        for top, end in pieces
-    ]
+
+
+def _read_values(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> list[list[Any]]:
+    values = []
+    for row in rows:
+        values.append([row[k] for k in columns])
+    return values
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
@@ -414,20 +439,18 @@ def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
 
-def _used_columns(
-    parts: Sequence[Mapping[str, Any]], heads: Sequence[str]
-) -> tuple[list[str], list[int], list[Decimal]]:
+def _used_columns(parts: Rows, heads: Sequence[str]) -> tuple[list[str], list[int], list[Decimal]]:
     weights = next(part["weights"] for part in parts if part["weights"])
     places = {}
     for k, head in enumerate(heads):
         if match := _HEAD.fullmatch(head):
-            places[match[1]] = (k, 1000 if match[2] == "bn" else 1)
-    used, columns, factors = [], [], []
+            places[match[1]] = (k, SCALES[match[2]])
+    used, columns, factors = [], [0], []  # the first column contains the years
     for name, weight in zip(parts[0]["names"], weights, strict=True):
         if weight:
             used.append(name)
             columns.append(places[name][0])
-            factors.append(Decimal(str(weight)) * places[name][1])
+            factors.append(_exact(weight) * places[name][1])
     return used, columns, factors
 
 
@@ -438,7 +461,7 @@ def _growth(data: Mapping[int, Sequence[Decimal]], year: int) -> list[Any]:
     return [float(round((new - old) / old * 100, 2)) for old, new in pairs]
 
 
-def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:
+def _with_sum(values: Sequence[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:
     total = sum((factor * value for factor, value in zip(factors, values, strict=True)), Decimal(0))
     return [*values, total]
 
@@ -446,7 +469,7 @@ def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal
 def _table_failures(
     table: Sequence[Sequence[Any]],
     columns: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
 ) -> Iterator[str]:
     cells = dict.fromkeys(columns, _same)
     yield from table_failures(RESULT, table, rows, cells, (YEAR,), ordered=True)

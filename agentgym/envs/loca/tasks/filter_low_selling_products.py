@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -25,9 +26,17 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
+from agentgym.envs.loca.fragments import (
+    Record,
+    create,
+    fields_of,
+    fill_letter,
+    read_shop,
+    send_letter,
+    settle_file,
+)
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.published.files import Rows, read_json
 from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -43,9 +52,12 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import echo
 
-ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
+ME = "admin@woocommerce.local"
+DOMAIN = "mcp.com"
 OUTLET = "Outlet/Clearance"
-SUBSCRIBERS, TEMPLATE, TABLE = "subscriber.json", "email_template.txt", "discount_products.csv"
+SUBSCRIBERS = "subscriber.json"
+TEMPLATE = "email_template.txt"
+TABLE = "discount_products.csv"
 COLUMNS = (
     "Product ID",
     "Product Name",
@@ -91,13 +103,7 @@ PUBLISHED_OFFERS = replace(
 )
 LETTER = text_of("letters", "FilterLowSellingProducts")
 # Shop tables that the plan does not change. Products are checked separately.
-PROTECTED = (
-    "tags",
-    "product_tags",
-    "orders",
-    "customers",
-    "settings",
-)
+PROTECTED = ("tags", "product_tags", "orders", "customers", "settings")
 
 
 @dataclass(frozen=True)
@@ -158,21 +164,23 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def draw(self, size: int) -> None:
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
-        products: list[dict[str, Any]] = []
-        slow_products: list[dict[str, Any]] = []
-        for product, role in zip(make_products(self.rng, size), roles, strict=True):
-            state = (
-                self._slow(slow_products[-20:])
-                if role == "low"
-                else self._other(len(products) - len(slow_products))
-            )
-            products.append({**product, **state})
-            self._add_note(products[-1], role)
-            slow_products += [products[-1]] if role == "low" else []
+        products: list[Record] = []
+        slow_products: list[Record] = []
+        for drawn, role in zip(make_products(self.rng, size), roles, strict=True):
+            if role == "low":
+                product = {**drawn, **self._slow(slow_products[-20:])}
+                slow_products.append(product)
+            else:
+                product = {**drawn, **self._other(len(products) - len(slow_products))}
+            self._add_note(product, role)
+            products.append(product)
         shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all([self._record(product) for product in products])
-        rows = [_row(key, product["name"], product["since"], product["regular"], product["sale"])
-                for key, product, role in zip(ids, products, roles, strict=True) if role == "low"]  # fmt: skip
+        ids = shop.products.add_all(list(map(self._record, products)))
+        rows = []
+        for key, product, role in zip(ids, products, roles, strict=True):
+            if role == "low":
+                prices = product["regular"], product["sale"]
+                rows.append(_row(key, product["name"], product["since"], *prices))
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
         self._set_truth(rows, letters)
@@ -202,16 +210,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email = self.office.get(Email)
         load_mail(state, email, ME, [person.email for person in people])
         email.login_as(ME)
-        entries = [{**vars(person), "status": "active"} for person in people]
-        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
-        letters = {}
+        entries, letters = [], {}
         for person in people:
+            entries.append({**vars(person), "status": "active"})
             letters[person.email] = fill_letter(LETTER, {"name": person.name, "count": len(rows)})
+        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
         self._set_truth(rows, letters, published=True)
 
-    def _set_truth(
-        self, rows: list[dict[str, Any]], letters: Mapping[str, Any], **more: Any
-    ) -> None:
+    def _set_truth(self, rows: list[Record], letters: Mapping[str, Any], **more: Any) -> None:
         shop = self.office.get(WooCommerce)
         self.files.write(TEMPLATE, LETTER)
         self.files.write(
@@ -231,7 +237,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **more,
         }
 
-    def _add_note(self, product: dict[str, Any], role: str) -> None:
+    def _add_note(self, product: Record, role: str) -> None:
         if product["excluded"] or self.happens(_NOTE_RATE):
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
@@ -243,7 +249,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         sale = "" if self.happens(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
-    def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _slow(self, before: Rows) -> Record:
         days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
         sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
         product = {
@@ -255,18 +261,17 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
         if before and self.happens(_TIE_RATE):
             twin = pick(self.rng, before)
-            double = {
-                "regular": f"{2 * Decimal(twin['regular']):.2f}",
-                "sale": f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else "",
-            }
-            return product | {
-                "since": twin["since"],
-                **(double if Decimal(twin["regular"]) < 10_000 else {}),
-            }
-        return product | ({"since": before[-1]["since"]} if before and self.happens(0.3) else {})
+            product["since"] = twin["since"]
+            if Decimal(twin["regular"]) < 10_000:  # prices must not double without limit
+                product["regular"] = _double(twin["regular"])
+                product["sale"] = _double(twin["sale"])
+        elif before and self.happens(0.3):
+            product["since"] = before[-1]["since"]
+        return product
 
-    def _other(self, others: int) -> dict[str, Any]:
-        old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
+    def _other(self, others: int) -> Record:
+        old = self.whole(DAYS + 1, 365)
+        few = self.whole(0, SALES)
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
             (old, SALES, {}),
@@ -281,7 +286,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         days, sold, state = kinds[kind]
         excluded = others >= 2 and self.happens(_EXCLUDED_RATE)
         if excluded:
-            days, sold, state = old, few, {}
+            days = old
+            sold = few
+            state = {}
         return {
             "since": _day(days),
             "sold": sold,
@@ -290,19 +297,25 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **self._prices(),
         }
 
-    def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, product: Mapping[str, Any]) -> Record:
         sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
-            "name": product["name"], "sku": product["sku"], "description": product["description"],
-            "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
+            **fields_of(product, "name", "sku", "description"),
+            "categories": [product["department"]],
+            "regular_price": product["regular"],
+            "sale_price": product["sale"],
             "date_created": since + timedelta(minutes=self.whole(0, 1440)),
-            "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
-            "total_sales": sold + self.whole(0, 200), **product["state"],
-        }  # fmt: skip
+            "meta_data": {
+                "sales_last_30_days": str(product["sold"]),
+                "sales_last_90_days": str(sold),
+            },
+            "total_sales": sold + self.whole(0, 200),
+            **product["state"],
+        }
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        entries: list[dict[str, Any]] = []
+        entries: list[Record] = []
         letters = {}
         email = self.office.get(Email)
         email.add_user(ME, "admin-2025", "Shop Admin")
@@ -311,21 +324,19 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             if k and self.happens(0.08):
                 # One person has subscribed twice with different spellings of the same address.
                 twice = pick(self.rng, entries)
-                entries.append(
-                    {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
-                )
+                spelling = twice["email"].title().replace("Mcp.Com", "MCP.com")
+                entries.append({**twice, "email": spelling})
                 continue
             mail = address(name, k + 1, DOMAIN)
             active = not k or self.rng.random() >= _INACTIVE_RATE
             email.add_user(mail, "", name)
-            entries.append(
-                {"name": name, "email": mail, "status": "active" if active else "cancelled"}
-            )
+            status = "active" if active else "cancelled"
+            entries.append({"name": name, "email": mail, "status": status})
             if active:
                 letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
-        records = [
-            {**entry, "id": place} for place, entry in enumerate(shuffled(self.rng, entries), 1)
-        ]
+        records = []
+        for place, entry in enumerate(shuffled(self.rng, entries), 1):
+            records.append({**entry, "id": place})
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
 
@@ -337,7 +348,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         slow = yield from read_shop(
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
-        rows = sorted((_row(*fact) for fact in slow), key=_order)
+        rows = sorted(itertools.starmap(_row, slow), key=_order)
         outlet = yield look(
             "categories",
             f"Look for the category {OUTLET}.",
@@ -361,14 +372,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             label = f"Move the products {slow[k][0]} to {update[-1]['id']} that hardly sell."
             steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=update))
         yield steps
-        letters = {
-            to: fill_letter(letter, {"name": name, "count": len(rows)})
-            for to, name in subscribers.items()
-        }
-        yield [
-            send_letter(f"Write to {to}.", self.outputs[2], to, text, [TABLE])
-            for to, text in letters.items()
-        ]
+        letters = []
+        for to, name in subscribers.items():
+            text = fill_letter(letter, {"name": name, "count": len(rows)})
+            letters.append(send_letter(f"Write to {to}.", self.outputs[2], to, text, [TABLE]))
+        yield letters
 
     @property
     def _offers(self) -> CsvTable:
@@ -376,7 +384,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def published_failures(self) -> Iterator[str]:
         """Check LOCA-bench's own rule, which uses another name for the column Discounted Price."""
-        shop, email = self.office.get(WooCommerce), self.office.get(Email)
+        shop = self.office.get(WooCommerce)
+        email = self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 
     def task_failures(self) -> Iterator[str]:
@@ -385,7 +394,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         yield from self._mail_failures()
 
     def _shop_failures(self) -> Iterator[str]:
-        shop, truth = self.office.get(WooCommerce), self.truth
+        shop = self.office.get(WooCommerce)
+        truth = self.truth
         added = {category["id"]: category for category in shop.categories.all()}
         for category in truth["categories"]:
             if {**added.pop(category["id"], {}), "count": category["count"]} != category:
@@ -407,10 +417,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield "something other than categories was changed in the shop"
 
     def _mail_failures(self) -> Iterator[str]:
-        email, letters = self.office.get(Email), self.truth["letters"]
+        email = self.office.get(Email)
+        letters = self.truth["letters"]
         mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
         yield from set_failures("mails to", (to for to, _ in mails), list(letters))
-        checked: dict[bytes, list[str]] = {}
+        checked: dict[bytes, list[str]] = {}  # all mails should have the same attachment
         for to, mail in mails:
             if to in letters:
                 yield from self._letter_failures(to, mail, checked)
@@ -435,19 +446,21 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
 
-def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
-    price, now = Decimal(regular), Decimal(sale or regular)
+def _row(key: int, name: str, since: str, regular: str, sale: str) -> Record:
+    price = Decimal(regular)
+    now = Decimal(sale or regular)
     ratio = f"{(price - now) * 100 / price:.1f}%"
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 
 
+def _double(price: str) -> str:
+    return f"{2 * Decimal(price):.2f}" if price else ""
+
+
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
     # Discount ratios are exact decimals, so rounding does not change the order.
-    return (
-        row["In Stock Since"],
-        Decimal(row["Discount Ratio"].removesuffix("%")),
-        row["Product Name"],
-    )
+    ratio = Decimal(row["Discount Ratio"].removesuffix("%"))
+    return row["In Stock Since"], ratio, row["Product Name"]
 
 
 def _day(days: int) -> str:
@@ -468,19 +481,18 @@ def _shop(shop: WooCommerce) -> str:
 
 
 def _find_outlet(text: str) -> int:
-    found = [each["id"] for each in json.loads(text) if each["name"] == OUTLET]
-    return int(found[0]) if found else 0
+    return next((int(each["id"]) for each in json.loads(text) if each["name"] == OUTLET), 0)
 
 
 def _read_subscribers(text: str) -> dict[str, str]:
-    return {
-        each["email"].lower(): each["name"]
-        for each in json.loads(text)["subscribers"]
-        if each["status"] == "active"
-    }
+    subscribers = {}
+    for each in json.loads(text)["subscribers"]:
+        if each["status"] == "active":
+            subscribers[each["email"].lower()] = each["name"]
+    return subscribers
 
 
-def _read_slow(product: dict[str, Any]) -> list[Any] | None:
+def _read_slow(product: Record) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

@@ -7,24 +7,26 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from agentgym.envs.loca.checks import (
-    Same,
-    identical,
-    loose,
-    number,
-    row_failures,
-)
+from agentgym.envs.loca.checks import Same, identical, loose, number, row_failures
 from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import data_rows
 from agentgym.office.warehouse.tables import Table, TableName
 
-INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-FLAG, COMMENT = "OUTSTANDING_FLAG", "0=Paid, 1=Outstanding"
+INVOICES = "PURCHASE_INVOICE.PUBLIC.INVOICES"
+PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+FLAG = "OUTSTANDING_FLAG"
+COMMENT = "0=Paid, 1=Outstanding"
 TABLES = {
-    INVOICES: {"INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
-               "INVOICE_DATE": "DATE"},
+    INVOICES: {
+        "INVOICE_ID": "VARCHAR",
+        "SUPPLIER_NAME": "VARCHAR",
+        "INVOICE_AMOUNT": "NUMBER(12,2)",
+        "PURCHASER_EMAIL": "VARCHAR",
+        "INVOICE_DATE": "DATE",
+    },
     PAYMENTS: {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", FLAG: "INTEGER"},
-}  # fmt: skip
+}
 CELLS: Mapping[str, Mapping[str, Same]] = {
     INVOICES: {
         "INVOICE_ID": identical,
@@ -37,7 +39,7 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 }
 
 
-def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
+def enter_rows(rows: Rows, outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that add rows and a column comment.
 
     `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
@@ -46,18 +48,14 @@ def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Pie
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
     seen = yield from _look_at_tables(ids)
-    plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
-    if seen is None:
-        new = [row for row in rows if row["INVOICE_ID"] not in entered]
-        plans = [([], new) for _ in TABLES]
-    else:
-        plans = [_compare_rows(table, seen[table], rows) for table in TABLES]
     removals, entries = [], []
-    for table, names, output, (wrong, missing) in zip(
-        TABLES, columns, outputs, plans, strict=False
-    ):
-        if wrong:
-            removals.append(_remove_rows(table, wrong, output))
+    for table, names, output in zip(TABLES, columns, outputs, strict=False):
+        if seen is None:
+            missing = [row for row in rows if row["INVOICE_ID"] not in entered]
+        else:
+            wrong, missing = _compare_rows(table, seen[table], rows)
+            if wrong:
+                removals.append(_remove_rows(table, wrong, output))
         if missing:
             entries.append(_enter(table, names, missing, output))
     yield removals  # remove wrong rows before entering correct rows
@@ -83,9 +81,7 @@ def _read_entered(ids: str) -> PlanStep:
     )
 
 
-def _enter(
-    table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: str
-) -> PlanStep:
+def _enter(table: str, columns: Sequence[str], rows: Rows, output: str) -> PlanStep:
     query = _merge_rows(table, columns, rows)
     label = f"Enter the invoices into {table}."
     return write(label, output, "write_query", thing="tables", query=query)
@@ -115,7 +111,7 @@ def _read_comment(text: str) -> str:
 
 
 def _compare_rows(
-    table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+    table: str, actual: Rows, expected: Rows
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
     wrong, missing = [], []
     for row in expected:
@@ -165,15 +161,20 @@ def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...
     return list(zip(*columns, strict=True))
 
 
-def _merge_rows(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def _merge_rows(table: str, columns: Sequence[str], rows: Rows) -> str:
     names = ", ".join(columns)
-    tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
-    values = ", ".join(f"({each})" for each in tuples)
+    new_names = ", ".join(map("n.{}".format, columns))
+    tuples = []
+    for row in rows:
+        values = ", ".join(_quoted(row[name]) for name in columns)
+        tuples.append(f"({values})")
     return (
-        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
+        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {', '.join(tuples)} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({new_names})"
     )
 
 
 def _quoted(value: Any) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    if not isinstance(value, str):
+        return str(value)
+    return "'" + value.replace("'", "''") + "'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, as_text, file_state, number
 from agentgym.envs.loca.draws import pick, shuffled, text_of
-from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.published.files import (
+    Rows,
     as_finite,
     as_name,
     read_book,
@@ -41,12 +43,12 @@ from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import ToolError
 from agentgym.world.config import Choice, Share
 
-DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
-BOOK, SHEET, REPORT = (
-    "machine_operating_parameters.xlsx",
-    "Operating Parameters",
-    "anomaly_report.csv",
-)
+DATASET = "machine_operating"
+TABLE = "live_sensor"
+BUCKET = "iot_anomaly_reports"
+BOOK = "machine_operating_parameters.xlsx"
+SHEET = "Operating Parameters"
+REPORT = "anomaly_report.csv"
 TYPES = {
     "timestamp": "TIMESTAMP",
     "machine_id": "STRING",
@@ -56,16 +58,20 @@ TYPES = {
 COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
-FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
+FIRST = NOON - timedelta(minutes=30)
+LAST = NOON + timedelta(minutes=30)
 # Times just outside the relevant hour, when anomalies do not count.
-OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
-    LAST + timedelta(seconds=s) for s in (1, 60)
-)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+OUTSIDE = (FIRST - _MINUTE, FIRST - _SECOND, LAST + _SECOND, LAST + _MINUTE)
 # Unit and usual range of each sensor type, in hundredths of the unit.
 SENSORS = {
-    "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
-    "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
-}  # fmt: skip
+    "temperature": ("°C", 1500, 8500),
+    "pressure": ("bar", 80, 220),
+    "vibration": ("mm/s", 20, 180),
+    "rpm": ("1/min", 80000, 320000),
+    "current": ("A", 200, 1800),
+    "flow_rate": ("l/min", 2000, 12000),
+}
 
 KINDS = tuple(
     (
@@ -81,6 +87,7 @@ BUCKETS = (
 )
 PAGE = 100  # readings per step, few enough that plans grow with the state
 Range: TypeAlias = tuple[int, int]
+Sensor: TypeAlias = tuple[str, str]  # a machine and a sensor type
 # Probabilities that a reading is exactly at a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
 
@@ -124,18 +131,17 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
         sure = pick(self.rng, sensors)  # this sensor always has a range and an anomaly
-        ranges = {
-            sensor: limits
-            for sensor, limits in all_limits.items()
-            if sensor == sure or self.rng.random() >= _MISSING_RATE
-        }
-        if size > 4:
+        ranges = {}
+        for sensor, limits in all_limits.items():
+            if sensor == sure or self.rng.random() >= _MISSING_RATE:
+                ranges[sensor] = limits
+        if size > 4:  # at least one sensor has no range
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
-        rows = [
-            (stamp, *sensor, value / 100)
-            for sensor, limits in all_limits.items()
-            for stamp, value in self._readings(limits, min(8, 4 + size // 60), sure=sensor == sure)
-        ]
+        rows = []
+        hours = min(8, 4 + size // 60)
+        for sensor, limits in all_limits.items():
+            for stamp, value in self._readings(limits, hours, sure=sensor == sure):
+                rows.append((stamp, *sensor, value / 100))
         cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
         self._add_distractors(cloud, rows)
         self.files.write(BOOK, self._book(sensors, ranges))
@@ -162,10 +168,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         columns = {**dict.fromkeys(names, as_name), "min_value": as_finite, "max_value": as_finite}
         book = state / "agent_workspace" / BOOK
         table = read_book(book, SHEET)[SHEET]
-        ranges = {
-            (row["machine_id"], row["sensor_type"]): (row["min_value"], row["max_value"])
-            for row in typed_rows(f"{book}: {SHEET}", table, columns, names)
-        }
+        ranges = {}
+        for each in typed_rows(f"{book}: {SHEET}", table, columns, names):
+            limits = each["min_value"], each["max_value"]
+            ranges[each["machine_id"], each["sensor_type"]] = limits
         columns = {"timestamp": as_name, **dict.fromkeys(names, as_name), "reading": as_finite}
         expected = read_table(state / "groundtruth_workspace" / REPORT, columns)
         self._set_truth(cloud, rows, ranges, published=expected)
@@ -174,34 +180,28 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         self,
         cloud: GoogleCloud,
         rows: Sequence[tuple[Any, ...]],
-        ranges: Mapping[tuple[str, str], tuple[float, float]],
+        ranges: Mapping[Sensor, tuple[float, float]],
         **more: Any,
     ) -> None:
         anomalies = []
-        first, last = _stamp(FIRST), _stamp(LAST)
+        first = _stamp(FIRST)
+        last = _stamp(LAST)
         for stamp, machine, kind, value in rows:
             limits = ranges.get((machine, kind))
             if limits is None or not first <= stamp <= last or limits[0] <= value <= limits[1]:
                 continue
-            anomalies.append(
-                {
-                    "timestamp": _moment(stamp),
-                    "machine_id": machine,
-                    "sensor_type": kind,
-                    "reading": value,
-                    "normal_range": " - ".join(map(as_text, limits)),
-                }
-            )
+            normal_range = " - ".join(map(as_text, limits))
+            anomalies.append((_moment(stamp), machine, kind, value, normal_range))
         self.truth = {
-            "anomalies": anomalies,
+            "anomalies": as_records(COLUMNS, anomalies),
             "tables": bigquery_state(cloud, DATASET),
             "storage": storage_state(cloud),
             "files": file_state(self.files),
             **more,
         }
 
-    def _sensors(self, size: int) -> list[tuple[str, str]]:
-        sensors: list[tuple[str, str]] = []
+    def _sensors(self, size: int) -> list[Sensor]:
+        sensors: list[Sensor] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
             kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
@@ -212,9 +212,8 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _range(self, kind: str) -> Range:
         _, low, high = SENSORS[kind]
         step = max(1, high // 200)
-        least, most = (
-            step * round(limit * float(self.rng.uniform(0.8, 1.2)) / step) for limit in (low, high)
-        )
+        least = step * round(low * float(self.rng.uniform(0.8, 1.2)) / step)
+        most = step * round(high * float(self.rng.uniform(0.8, 1.2)) / step)
         return least, most
 
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
@@ -237,64 +236,52 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.happens(self.config.anomaly_rate):
-            ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
+            ends = [inside[0], inside[-1]]  # the first and the last moment of the hour count
+            if not sure:
+                ends = [self.rng.choice(ends)]
             values[ends] = self._out(limits)
             extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.happens(0.5)]
-            extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(limits))]
+            day = timedelta(days=int(self.rng.choice([-1, 1])))
+            extra.append((NOON + day, self._out(limits)))
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
-        return [
-            (_stamp(moment), value)
-            for moment, value in (*zip(moments, values.tolist(), strict=True), *extra)
-        ]
+        readings = []
+        for moment, value in (*zip(moments, values.tolist(), strict=True), *extra):
+            readings.append((_stamp(moment), value))
+        return readings
 
     def _out(self, limits: Range) -> int:
         low, high = limits
-        return int(
-            self.rng.choice(
-                [
-                    self.rng.integers(max(0, 2 * low - high), low),
-                    self.rng.integers(high + 1, 2 * high),
-                ]
-            )
-        )
+        below = self.rng.integers(max(0, 2 * low - high), low)
+        above = self.rng.integers(high + 1, 2 * high)
+        return int(self.rng.choice([below, above]))
 
     def _spell(self, limits: Range) -> list[int]:
         low, high = limits
         width = high - low
         kind = self.whole(4)
         if kind == 0:  # a spike
-            return [
-                high + round(width * float(part)) + 1
-                for part in self.rng.uniform(0.1, 0.8, self.whole(1, 3))
-            ]
+            parts = self.rng.uniform(0.1, 0.8, self.whole(1, 3)).tolist()
+            return [high + round(width * part) + 1 for part in parts]
         if kind == 1:  # a drift
-            return [
-                int(value)
-                for value in np.linspace(high - width // 3, high + width // 3, self.whole(4, 10))
-            ]
+            ends = high - width // 3, high + width // 3
+            return list(map(int, np.linspace(*ends, self.whole(4, 10))))
         if kind == 2:  # a swing
             return [self._out(limits) for _ in range(self.whole(3, 7))]
         return [0] * self.whole(2, 5)  # a failed sensor
 
-    def _book(
-        self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
-    ) -> bytes:
+    def _book(self, sensors: Sequence[Sensor], ranges: dict[Sensor, Range]) -> bytes:
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:
                 machines[machine] = pick(self.rng, KINDS)
-        rows = [
-            (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
-            for (machine, kind), (low, high) in sorted(ranges.items())
-        ]
-        old = [
-            (*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2))
-            for row in rows[:: max(1, len(rows) // 10)]
-        ]
-        summary = [
-            (machine, name, f"Hall {self.whole(1, 9)}")
-            for machine, name in sorted(machines.items())
-        ]
+        rows, old, summary = [], [], []
+        for (machine, kind), (low, high) in sorted(ranges.items()):
+            unit = SENSORS[kind][0]
+            rows.append((machine, machines[machine], kind, unit, low / 100, high / 100))
+        for row in rows[:: max(1, len(rows) // 10)]:
+            old.append((*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2)))
+        for machine, name in sorted(machines.items()):
+            summary.append((machine, name, f"Hall {self.whole(1, 9)}"))
         self.rng.shuffle(rows)
         return write_workbook(
             {
@@ -307,10 +294,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _add_distractors(
         self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]
     ) -> None:
-        some = [
-            (f"2024{stamp[4:]}", machine, kind, 2 * value)
-            for stamp, machine, kind, value in rows[:20]
-        ]
+        some = []
+        for stamp, machine, kind, value in rows[:20]:
+            some.append((f"2024{stamp[4:]}", machine, kind, 2 * value))
         cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, some)
         text = ",".join(COLUMNS) + "\n"
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
@@ -323,20 +309,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
-        last = yield read(
-            "See how long the sheet is.",
-            lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
-            "get_workbook_metadata",
-            filepath=BOOK,
-            include_ranges=True,
-        )
-        lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
-        pages = yield [
-            read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
-                 filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
-            for top in range(2, last + 1, lines)
-        ]  # fmt: skip
-        ranges = {sensor: limits for page in pages for sensor, limits in page.items()}
+        ranges = yield from _read_book()
         where = f"timestamp BETWEEN TIMESTAMP '{_stamp(FIRST)}' AND TIMESTAMP '{_stamp(LAST)}'"
         query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
         count = yield read(
@@ -346,32 +319,47 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             query=query.replace("*", "COUNT(*) AS readings"),
         )
         read_anomalies = functools.partial(_read_anomalies, ranges=ranges)
-        anomalies = yield [
-            read(f"Read the readings of the hour from the {start + 1}. on.", read_anomalies, "bigquery_run_query",
-                 query=f"{query} ORDER BY machine_id, sensor_type, timestamp LIMIT {PAGE} OFFSET {start}")
-            for start in range(0, count, PAGE)
-        ]  # fmt: skip
+        steps = []
+        for start in range(0, count, PAGE):
+            label = f"Read the readings of the hour from the {start + 1}. on."
+            page = f"ORDER BY machine_id, sensor_type, timestamp LIMIT {PAGE} OFFSET {start}"
+            steps.append(read(label, read_anomalies, "bigquery_run_query", query=f"{query} {page}"))
+        anomalies = yield steps
         bucket_exists = yield read(
             "See whether the bucket is there.",
             lambda text: BUCKET in [item.partition(":")[0] for item in listed_items(text)],
             "storage_list_buckets",
         )
-        rows = [dict(zip(COLUMNS, row, strict=True)) for page in anomalies for row in page]
+        rows = as_records(COLUMNS, itertools.chain.from_iterable(anomalies))
         report = yield from settle_file(ANOMALIES, rows)
-        yield [
-            *report,
-            *([] if bucket_exists else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
-                                      same=("bucket_name",), bucket_name=BUCKET)]),
-        ]  # fmt: skip
+        if not bucket_exists:
+            report.append(
+                write(
+                    f"Create the bucket {BUCKET}.",
+                    self.outputs[1],
+                    "storage_create_bucket",
+                    same=("bucket_name",),
+                    bucket_name=BUCKET,
+                )
+            )
+        yield report
         if not (yield from _look_at_upload(rows)):
-            yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", thing="storage",
-                        bucket_name=BUCKET, source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
+            yield write(
+                f"Upload {REPORT}.",
+                self.outputs[1],
+                "storage_upload_file",
+                thing="storage",
+                bucket_name=BUCKET,
+                source_file_path=REPORT,
+                destination_blob_name=REPORT,
+            )
 
     def task_failures(self) -> Iterator[str]:
         cloud = self.office.get(GoogleCloud)
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
-            data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
+            data = cloud.storage.read_object(BUCKET, REPORT)
+            uploaded = Workspace()
             # Do not report the failures of an identical copy twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
@@ -379,8 +367,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                     yield f"gs://{BUCKET}: {failure}"
         except ToolError as error:
             yield f"{self.outputs[1]}: {error}"
-        new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
-        yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
+        allowed = [self.outputs[1]]
+        if f"gs://{BUCKET}" not in self.truth["storage"]:
+            allowed.append(f"gs://{BUCKET}")
+        yield from storage_failures(cloud, self.truth["storage"], allowed)
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
@@ -396,17 +386,19 @@ def _stamp(moment: datetime) -> str:
 def _moment(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+        if not moment.tzinfo:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
         return text
 
 
 def _same_range(actual: Any, expected: Any) -> bool:
-    ranges = [_RANGE.fullmatch(str(text)) for text in (actual, expected)]
-    limits = [match.groups() for match in ranges if match]
-    if len(limits) < len(ranges):
+    limits = _RANGE.fullmatch(str(actual))
+    wanted = _RANGE.fullmatch(str(expected))
+    if not limits or not wanted:
         return False
-    return all(number()(*pair) for pair in zip(*limits, strict=True))
+    return all(map(number(), limits.groups(), wanted.groups()))
 
 
 ANOMALIES = CsvTable(
@@ -418,8 +410,31 @@ ANOMALIES = CsvTable(
 )
 
 
-def _look_at_upload(rows: Sequence[Mapping[str, Any]]) -> Generator[PlanStep, Any, bool]:
-    bucket, copy = {"bucket_name": BUCKET}, "uploaded_report.csv"
+def _read_book() -> Generator[PlanStep | Sequence[PlanStep], Any, dict[str, list[float]]]:
+    last = yield read(
+        "See how long the sheet is.",
+        lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
+        "get_workbook_metadata",
+        filepath=BOOK,
+        include_ranges=True,
+    )
+    lines = max(40, -(-last // 3))  # at most three reads, because each read loads the workbook
+    steps = []
+    for top in range(2, last + 1, lines):
+        end = min(last, top + lines - 1)
+        label = f"Read the ranges in rows {top} to {end}."
+        area = {"sheet_name": SHEET, "start_cell": f"A{top}", "end_cell": f"F{end}"}
+        steps.append(read(label, _read_ranges, "read_data_from_excel", filepath=BOOK, **area))
+    pages = yield steps
+    ranges: dict[str, list[float]] = {}
+    for limits in pages:
+        ranges |= limits
+    return ranges
+
+
+def _look_at_upload(rows: Rows) -> Generator[PlanStep, Any, bool]:
+    bucket = {"bucket_name": BUCKET}
+    copy = "uploaded_report.csv"
     is_listed = yield look(
         "storage",
         f"Look for the report in {BUCKET}.",

@@ -15,17 +15,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    exact,
-    hash_of,
-    number,
-    table_failures,
-)
+from agentgym.envs.loca.checks import CsvTable, exact, hash_of, number, table_failures
 from agentgym.envs.loca.draws import shuffled, text_of, whole
-from agentgym.envs.loca.fragments import create, over, settle_file
+from agentgym.envs.loca.fragments import create, fields_of, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_table, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_table, typed_rows
 from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
@@ -33,8 +27,10 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
-SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
-RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
+SOURCE = "NHL Regular 2024-2025"
+SHEET = "nhl-202425-asplayed_schedule"
+RESULT = "nhl_b2b_analysis"
+FILE = "nhl_b2b_analysis.csv"
 HEADER = tuple(
     "Date|Start Time (Sask)|Start Time (ET)|Visitor|Score|Home|Score.1|Status".split("|")
 )
@@ -91,15 +87,13 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)
         books = [
-            (SOURCE, {SHEET: games}),
-            ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older}),
-            ("NHL Playoffs 2025", {"bracket": older[:3]}),
+            (SOURCE, SHEET, games),
+            ("NHL Regular 2023-2024", "nhl-202324-asplayed_schedule", older),
+            ("NHL Playoffs 2025", "bracket", older[:3]),
         ]
-        for title, parts in shuffled(self.rng, books):
-            sheets.add_spreadsheet(
-                title, {name: [HEADER, *self._rows(part)] for name, part in parts.items()}
-            )
-        self._set_truth(teams, games)
+        for title, name, part in shuffled(self.rng, books):
+            sheets.add_spreadsheet(title, {name: [HEADER, *self._rows(part)]})
+        self._set_truth(games)
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [], FILE)
@@ -111,15 +105,15 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         counts = {"Team": as_name, **dict.fromkeys(COLUMNS[1:], as_finite)}
         answer = state / "groundtruth_workspace" / "standard_answer.csv"
         expected = read_table(answer, counts, ["Team"])
-        teams = sorted({team for game in games for team in game[1:3]})
+        teams = _teams(games)
         if sorted(row["Team"] for row in expected) != teams:
             raise ValueError(f"{answer} must contain the teams in the schedule, {teams}")
-        self._set_truth(teams, games, published=expected)
+        self._set_truth(games, published=expected)
 
-    def _set_truth(self, teams: Sequence[str], games: Sequence[Game], **more: Any) -> None:
+    def _set_truth(self, games: Sequence[Game], **more: Any) -> None:
         sheets = self.office.get(GoogleSheet)
         self.truth = {
-            "rows": _count(teams, games),
+            "rows": _count(games),
             "sheets": {book: _state(sheets, book) for book in sheets.titles()},
             **more,
         }
@@ -130,17 +124,12 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         for (day, visitor, home, played), hour, (away, own) in zip(
             games, hours, scores, strict=True
         ):
-            result = [away, own + (own == away), "Regulation"] if played else ["", "", "Postponed"]
-            yield [
-                day.isoformat(),
-                f"{hour - 2}:00",
-                f"{hour}:00",
-                visitor,
-                result[0],
-                home,
-                result[1],
-                result[2],
-            ]
+            start = [day.isoformat(), f"{hour - 2}:00", f"{hour}:00", visitor]
+            if played:
+                goals = own + (own == away)  # a played game has a winner
+                yield [*start, away, home, goals, "Regulation"]
+            else:
+                yield [*start, "", home, "", "Postponed"]
 
     def plan(self) -> Plan:
         ids = yield read(
@@ -156,15 +145,14 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             **source,
             range="H:H",
         )
-        areas = [f"A{first}:H{min(last, first + CHUNK - 1)}" for first in range(2, last + 1, CHUNK)]
-        lists = yield [
-            read(
-                f"Read {area} of the schedule.", _read_games, "get_sheet_data", **source, range=area
-            )
-            for area in areas
-        ]
+        steps = []
+        for first in range(2, last + 1, CHUNK):
+            area = f"A{first}:H{min(last, first + CHUNK - 1)}"
+            label = f"Read {area} of the schedule."
+            steps.append(read(label, _read_games, "get_sheet_data", **source, range=area))
+        lists = yield steps
         rows = _count_texts(tuple(chain.from_iterable(lists)))
-        table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
+        table = [list(COLUMNS), *(list(row.values()) for row in rows)]
         file = yield from settle_file(TABLE, rows)
         seen = yield from _look_at_result()
         if seen and not any(_sheet_failures(seen["table"], rows)):
@@ -198,7 +186,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     def task_failures(self) -> Iterator[str]:
         yield from TABLE.failures(self.files, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
-        titles, before = sheets.titles(), self.truth["sheets"]
+        titles = sheets.titles()
+        before = self.truth["sheets"]
         new = [book for book in titles if book not in before]
         result_books = [book for book in new if titles[book] == RESULT][:1]
         for book in new:
@@ -221,9 +210,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         return nhl_failures(self.files, sheets, self.truth["published"])
 
 
-def _sheet_failures(
-    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _sheet_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
     yield from table_failures(f"the spreadsheet {RESULT}", table, rows, CELLS, ("Team",))
 
 
@@ -259,9 +246,8 @@ def _season(
     while len(games) < count:
         order = shuffled(rng, teams)
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
-        pairs = list(zip(ready[::2], ready[1::2], strict=False))[
-            : whole(rng, 0, 1 + max(1, len(teams) // 3))
-        ]
+        most = whole(rng, 0, 1 + max(1, len(teams) // 3))
+        pairs = list(zip(ready[::2], ready[1::2], strict=False))[:most]
         tired = set()
         for visitor, home in pairs[: count - len(games)]:
             games.append((day, visitor, home, bool(rng.random() >= postponed)))
@@ -270,30 +256,32 @@ def _season(
     return games
 
 
-def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
-    playing = {team for game in games for team in game[1:3]}
-    venues: dict[str, dict[date, str]] = {team: {} for team in teams if team in playing}
+def _teams(games: Sequence[Game]) -> list[str]:
+    return sorted(set(chain.from_iterable(game[1:3] for game in games)))
+
+
+def _count(games: Sequence[Game]) -> list[dict[str, Any]]:
+    venues: dict[str, dict[date, str]] = {team: {} for team in _teams(games)}
     for day, visitor, home, was_played in games:
-        if was_played:
+        if was_played:  # a postponed game does not count
             venues[visitor][day], venues[home][day] = "A", "H"
     rows = []
-    for team, days in sorted(venues.items()):
-        counts = Counter(
-            days[a] + days[b] for a, b in pairwise(sorted(days)) if b - a == timedelta(days=1)
-        )
-        rows.append(
-            {"Team": team, **{kind: counts[kind] for kind in KINDS}, "Total": counts.total()}
-        )
+    for team, days in venues.items():
+        counts = Counter[str]()
+        for first, second in pairwise(sorted(days)):
+            if second - first == timedelta(days=1):
+                counts[days[first] + days[second]] += 1
+        rows.append({"Team": team, **fields_of(counts, *KINDS), "Total": counts.total()})
     return rows
 
 
 @lru_cache(maxsize=8)  # cached, because each hint counts the same games again
-def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
+def _count_texts(texts: tuple[str, ...]) -> Rows:
     games = []
     for text in texts:
         day, visitor, home, played = text.split("|")
         games.append((date.fromisoformat(day), visitor, home, played == "yes"))
-    return _count(sorted({team for game in games for team in game[1:3]}), games)
+    return _count(games)
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,13 +24,10 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import mail_of
+from agentgym.envs.loca.fragments import as_records, mail_of
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
-from agentgym.envs.loca.published.invoices import (
-    invoice_failures,
-    read_entries,
-    read_invoices,
-)
+from agentgym.envs.loca.published.files import Rows
+from agentgym.envs.loca.published.invoices import invoice_failures, read_entries, read_invoices
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.tasks.invoice_tables import (
@@ -50,7 +49,9 @@ from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
-ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
+ME = "walkera@mcp.com"
+FOLDER = "invoices"
+SUBJECT = "Process Outstanding Invoices"
 # Probabilities that an invoice is paid in full, and that the invoice is already in the tables.
 _PAID_RATE, _ENTERED_RATE = 0.7, 0.1
 
@@ -89,15 +90,15 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         count = self.config.num_interference
         if count is None:
             count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))
-        buyers = {
-            address(name, k, "mcp.com"): name
-            for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2)))
-        }
+        buyers = {}
+        for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2))):
+            buyers[address(name, k, "mcp.com")] = name
         ids = _ids(self.rng, size, count)
         mails = list(buyers)[8:]
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
-            mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
+            mail = pick(self.rng, mails)
+            other = pick(self.rng, list(buyers)[:8])
             # The first invoice is unpaid, so that at least one email is required.
             paid_rate = _PAID_RATE if k else 0.0
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
@@ -105,18 +106,15 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             pdfs.append(pdf)
         is_entered = [k > 0 and self.happens(_ENTERED_RATE) for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
-        rows += [
-            _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
-        ]
+        rows += map(_row, itertools.compress(invoices, is_entered))
         rows = shuffled(self.rng, rows)
-        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
-        for table in TABLES:
-            order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
-            self._load_table(table, [rows[k] for k in order])
+        snowflake = self.office.get(Snowflake)
+        email = self.office.get(Email)
+        self._load_table(INVOICES, rows)
+        self._load_table(PAYMENTS, shuffled(self.rng, rows))
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
-        snowflake.set_comment(
-            PAYMENTS, FLAG, pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
-        )
+        comment = pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
+        snowflake.set_comment(PAYMENTS, FLAG, comment)
         email.add_users(
             [
                 (ME, "walker-2025", "Anthony Walker"),
@@ -127,7 +125,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name, k in self._file_names(ids[:size]).items():
             self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
-        self._set_truth(invoices, [k for k, entered in enumerate(is_entered) if entered], rows)
+        self._set_truth(invoices, list(itertools.compress(range(size), is_entered)), rows)
 
     def _load(self, state: Path) -> None:
         invoices = []
@@ -143,16 +141,16 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         email.login_as(ME)
         self._set_truth(invoices, [], rows, published=True)
 
-    def _load_table(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _load_table(self, table: str, rows: Rows) -> None:
         columns = TABLES[table]
-        cells = [[row[name] for name in columns] for row in rows]
+        cells = list(map(itemgetter(*columns), rows))
         self.office.get(Snowflake).load(table, columns, cells, keys=["INVOICE_ID"])
 
     def _set_truth(
         self,
-        invoices: Sequence[Mapping[str, Any]],
+        invoices: Rows,
         entered: Sequence[int],
-        rows: Sequence[Mapping[str, Any]],
+        rows: Rows,
         **more: Any,
     ) -> None:
         snowflake = self.office.get(Snowflake)
@@ -183,73 +181,53 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
-        names = yield read(
-            f"List the folder {FOLDER}.",
-            lambda text: [
-                line.removeprefix("[FILE] ") for line in text.splitlines() if line.endswith(".pdf")
-            ],
-            "list_directory",
-            path=FOLDER,
-        )
-        invoices = yield [
-            read(
-                f"Read {name}.",
-                read_invoice,
-                "read_pdf_pages",
-                pdf_file_path=f"{FOLDER}/{name}",
-                start_page=1,
-                end_page=9,
-            )
-            for name in names
-        ]
-        entries = yield from enter_rows([_row(invoice) for invoice in invoices], self.outputs)
+        names = yield read(f"List the folder {FOLDER}.", _read_names, "list_directory", path=FOLDER)
+        steps = []
+        for name in names:
+            steps.append(read(f"Read {name}.", read_invoice, "read_pdf_pages", **_pages_of(name)))
+        invoices = yield steps
+        entries = yield from enter_rows(list(map(_row, invoices)), self.outputs)
         unpaid: dict[str, list[str]] = {}
         for name, invoice in zip(names, invoices, strict=True):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.setdefault(invoice["mail"], []).append(name)
-        mails = [
-            _mail(self.outputs[3], mail, files, names) for mail, files in sorted(unpaid.items())
-        ]
-        yield [*entries, *mails]
+        for mail, files in sorted(unpaid.items()):
+            entries.append(_mail(self.outputs[3], mail, files, names))
+        yield entries
 
     def describe(self) -> Iterator[ToolCall]:
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
-            yield ToolCall(
-                "read_pdf_pages",
-                {"pdf_file_path": f"{FOLDER}/{invoice['file']}", "start_page": 1, "end_page": 9},
-            )
+            yield ToolCall("read_pdf_pages", _pages_of(invoice["file"]))
         for table in TABLES:
             yield ToolCall("describe_table", {"table_name": table})
             for start in range(0, len(self.truth["rows"]), 500):
-                yield ToolCall(
-                    "read_query",
-                    {
-                        "query": f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"
-                    },
-                )
+                query = f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"
+                yield ToolCall("read_query", {"query": query})
 
     def published_failures(self) -> Iterator[str]:
         buyers: dict[str, list[str]] = {}
         for invoice in self.truth["invoices"]:
-            unpaid = [invoice["file"]] if invoice["paid"] < invoice["cents"] else []
-            buyers.setdefault(invoice["mail"], []).extend(unpaid)
+            unpaid = buyers.setdefault(invoice["mail"], [])
+            if invoice["paid"] < invoice["cents"]:
+                unpaid.append(invoice["file"])
         rows = [*self.truth["rows"], *map(_row, self.truth["invoices"])]
-        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
+        snowflake = self.office.get(Snowflake)
+        email = self.office.get(Email)
         yield from invoice_failures(snowflake, email, rows, buyers)
 
     def task_failures(self) -> Iterator[str]:
-        new = [
-            _row(invoice)
-            for k, invoice in enumerate(self.truth["invoices"])
-            if k not in self.truth["entered"]
-        ]
+        new = []
+        for k, invoice in enumerate(self.truth["invoices"]):
+            if k not in self.truth["entered"]:
+                new.append(_row(invoice))
         for table in TABLES:
             yield from self._table_failures(table, new)
         yield from self._mail_failures()
 
-    def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        engine, columns = self.office.get(Snowflake).engine, TABLES[table]
+    def _table_failures(self, table: str, new: Rows) -> Iterator[str]:
+        engine = self.office.get(Snowflake).engine
+        columns = TABLES[table]
         if key_of(table) not in engine.tables:
             yield f"there is no table {table}"
             return
@@ -261,21 +239,23 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if column.default is not None:
                 yield f"the column {column.name} of {table} has a default"
         comments = {column.name: column.comment for column in actual_table.columns}
-        expected_comments = self.truth["comments"][table] | (
-            {FLAG: COMMENT} if table == PAYMENTS else {}
-        )
+        expected_comments = dict(self.truth["comments"][table])
+        if table == PAYMENTS:
+            expected_comments[FLAG] = COMMENT
         for column, text in expected_comments.items():
             if comments[column] != text:
                 yield f"the comment of {column} in {table} is {echo(comments[column])}, expected {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
-        rows = records_of(tuple(columns.values()), actual_table.data)
-        yield from set_failures(
-            table,
-            (row for row in rows if row[0] not in ids),
-            (tuple(row[name] for name in columns) for row in self.truth["rows"]),
-        )
-        new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
-        yield from row_failures(table, new_rows, new, CELLS[table], ("INVOICE_ID",))
+        old_rows, new_rows = [], []
+        for row in records_of(tuple(columns.values()), actual_table.data):
+            if row[0] in ids:
+                new_rows.append(row)
+            else:
+                old_rows.append(row)
+        # The earlier rows must be identical, whereas cells of new rows may differ in notation.
+        yield from set_failures(table, old_rows, map(itemgetter(*columns), self.truth["rows"]))
+        records = as_records(columns, new_rows)
+        yield from row_failures(table, records, new, CELLS[table], ("INVOICE_ID",))
 
     def _mail_failures(self) -> Iterator[str]:
         missing: dict[str, set[str]] = {}
@@ -299,6 +279,15 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name, content in mail.attachments.items():
             if data.get(name) != content:
                 yield f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
+
+
+def _pages_of(name: str) -> dict[str, Any]:
+    return {"pdf_file_path": f"{FOLDER}/{name}", "start_page": 1, "end_page": 9}
+
+
+def _read_names(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.endswith(".pdf")]
+    return [line.removeprefix("[FILE] ") for line in lines]
 
 
 def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
@@ -344,15 +333,13 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     ids: dict[str, None] = {}  # ordered, so that draws do not depend on string hashes
     while len(ids) < size:
         ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
-    near = [
-        f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
-        for k, key in enumerate(ids)
-    ]
+    near = []  # IDs that resemble the IDs in the folder
+    for k, key in enumerate(ids):
+        near.append(f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-"))
     ids |= dict.fromkeys(near[: others // 2])
     while len(ids) < size + others:
-        ids[f"{pick(rng, suppliers)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
-            None
-        )
+        key = f"{pick(rng, suppliers)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"
+        ids[key] = None
     return list(ids)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections import Counter
@@ -35,7 +36,8 @@ from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 
-ME, NAME = "swright@mcp.com", "Simon Wright"
+ME = "swright@mcp.com"
+NAME = "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
@@ -249,7 +251,9 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        mails, news, values = [], conference_news(), self._values(key, name)
+        mails = []
+        news = conference_news()
+        values = self._values(key, name)
         for _ in range(self.whole(1, self.config.news + 1)):
             _, subject, text = news.draw(self.rng, values)
             moment = self.start - timedelta(minutes=self.whole(30, 8_000))
@@ -270,30 +274,22 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         )
 
     def plan(self) -> Plan:
-        targets = yield read(
-            "Read the note.",
-            _read_note,
-            "read_text_file",
-            path=NOTE,
-        )
+        targets = yield read("Read the note.", _read_note, "read_text_file", path=NOTE)
         mails = yield from read_folder(_read_mail)
-        said = [fact for mail in reversed(mails) for fact in mail]
+        said = list(itertools.chain.from_iterable(reversed(mails)))
         days = {key: _deadline(said, key, track) for key, track in sorted(targets.items())}
         begins = {key: _end_of(day) - BEFORE for key, day in days.items()}
         seen = yield look(
             "events", "Look at the calendar.", _read_events, "list_events", **EVER, maxResults=2_500
         )
         wrong, missing = _sort_events(seen or (), begins)
-        events = [
-            write(
-                f"Delete the event {seen[place]['id']}.",
-                self.outputs[0],
-                "delete_event",
-                thing="events",
-                eventId=seen[place]["id"],
+        events = []
+        for place in wrong:
+            event = seen[place]["id"]
+            label = f"Delete the event {event}."
+            events.append(
+                write(label, self.outputs[0], "delete_event", thing="events", eventId=event)
             )
-            for place in wrong
-        ]
         for key in missing:
             day = days[key]
             due = _end_of(day)
@@ -314,17 +310,16 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def task_failures(self) -> Iterator[str]:
         reminders = self.truth["reminders"]
-        events = [
-            {
-                "title": event.summary,
-                "begin": event.start.isoformat(),
-                "notes": f"{event.description}\n{event.location}",
-            }
-            for event in self.office.get(Calendar).events()
-        ]
+        events = []
+        for event in self.office.get(Calendar).events():
+            notes = f"{event.description}\n{event.location}"
+            begin = event.start.isoformat()
+            events.append({"title": event.summary, "begin": begin, "notes": notes})
         wrong, missing = _sort_events(events, reminders)
-        for event in (events[place] for place in wrong):
-            yield f"the event {event['title']!r} at {event['begin']} is not a requested reminder, or a duplicate"
+        for place in wrong:
+            title = events[place]["title"]
+            begin = events[place]["begin"]
+            yield f"the event {title!r} at {begin} is not a requested reminder, or a duplicate"
         for key in missing:
             yield f"there is no right reminder of {key} at {reminders[key]}"
         yield from sent_failures(self.office.get(Email))
@@ -355,7 +350,8 @@ def _reminds_of(event: Mapping[str, str], keys: Iterable[str]) -> str:
 def _sort_events(
     events: Sequence[Mapping[str, str]], begins: Mapping[str, datetime]
 ) -> tuple[list[int], list[str]]:
-    missing, wrong = dict(begins), []
+    missing = dict(begins)
+    wrong = []
     for place, event in enumerate(events):
         key = _reminds_of(event, begins)
         if key in missing and datetime.fromisoformat(event["begin"]) == missing[key]:
@@ -366,20 +362,22 @@ def _sort_events(
 
 
 def _read_events(text: str) -> list[dict[str, str]]:
-    return [
-        {
-            "id": event["id"],
-            "title": event["summary"],
-            "begin": event["start"].get("dateTime", "0001-01-01T00:00:00Z"),
-            "notes": f"{event.get('description', '')}\n{event.get('location', '')}",
-        }
-        for event in json.loads(text)["items"]
-    ]
+    events = []
+    for event in json.loads(text)["items"]:
+        begin = event["start"].get("dateTime", "0001-01-01T00:00:00Z")
+        title = event["summary"]
+        notes = _notes(event)
+        events.append({"id": event["id"], "title": title, "begin": begin, "notes": notes})
+    return events
+
+
+def _notes(event: Mapping[str, Any]) -> str:
+    return f"{event.get('description', '')}\n{event.get('location', '')}"
 
 
 def _creates_reminder(arguments: Mapping[str, Any], keys: Sequence[str], key: str) -> bool:
-    notes = f"{arguments.get('description', '')}\n{arguments.get('location', '')}"
-    return _reminds_of({"title": arguments["summary"], "notes": notes}, keys) == key
+    event = {"title": arguments["summary"], "notes": _notes(arguments)}
+    return _reminds_of(event, keys) == key
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
@@ -403,10 +401,11 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
-    subject, due = _SUBJECT.match(mail["subject"]), _DUE.findall(mail["body"])
+    subject = _SUBJECT.match(mail["subject"])
+    due = _DUE.findall(mail["body"])
     if subject and due:
         return [["due", {"key": subject[1], "track": subject[2], "date": due[-1]}]]
-    return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
+    return list(map(list, facts_book().read(mail["body"]))) or None
 
 
 def _deadline(said: Iterable[Any], key: str, track: str) -> str:
@@ -419,9 +418,10 @@ def _deadline(said: Iterable[Any], key: str, track: str) -> str:
         elif kind == "due_before":
             days.append(shift_day(values["open_date"], -values["days"]))
         elif kind == "withdrawn":
-            days.pop()
+            days.pop()  # the previous deadline applies again
         elif kind in ("extended", "advanced"):
-            days.append(shift_day(days[-1], values["days"] * (1 if kind == "extended" else -1)))
+            sign = 1 if kind == "extended" else -1
+            days.append(shift_day(days[-1], sign * values["days"]))
         else:
             days.append(values["date"])
     return days[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -19,9 +20,16 @@ from pydantic import Field, TypeAdapter
 from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import find_spreadsheet, read_shop, read_table, settle_sheet
+from agentgym.envs.loca.fragments import (
+    Record,
+    as_records,
+    find_spreadsheet,
+    read_shop,
+    read_table,
+    settle_sheet,
+)
 from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_json, typed_rows
+from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_json, typed_rows
 from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -36,17 +44,15 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
-RECIPE = (
-    "Product SKU",
-    "Product Name",
-    "Raw Material ID",
-    "Raw Material Name",
-    "Unit Quantity",
-    "Unit",
+TITLE = "Material Inventory Management"
+RECIPES = "BOM"
+STOCK = "Material_Inventory"
+RECIPE = tuple(
+    "Product SKU|Product Name|Raw Material ID|Raw Material Name|Unit Quantity|Unit".split("|")
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
+CREATED = datetime(2024, 1, 1, tzinfo=UTC)  # when the products were added
 LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time stated in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
@@ -59,16 +65,18 @@ GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 # Range of the quantity of a material in one product, by unit and in hundredths of the unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
-PROTECTED = (
-    "products", "product_categories", "categories", "product_tags", "tags", "orders", "items", "notes",
-    "customers", "settings",
-)  # fmt: skip
+PROTECTED = tuple(
+    "products product_categories categories product_tags tags orders items notes customers "
+    "settings".split()
+)
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
 # Probability of each reason for ignoring an order.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 # Probability that the remaining material is just enough, or just too little, for a whole number of
 # products.
 _EDGE_RATE = 0.6
+# The amount of each material in each product, in hundredths of the unit.
+Recipes: TypeAlias = dict[str, dict[str, int]]
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -140,23 +148,21 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        materials = self._materials(
-            self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
-        )
-        recipes = self._recipes(
-            materials, self.config.products or max(2, round(1.2 * sqrt(size))), size
-        )
-        shop, sold = self.office.get(WooCommerce), Counter[str]()
+        scale = round(1.2 * sqrt(size))
+        materials = self._materials(self.config.materials or min(100, max(5, scale)))
+        recipes = self._recipes(materials, self.config.products or max(2, scale), size)
+        shop = self.office.get(WooCommerce)
+        sold = Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
         orders = self._orders(size, skus, sold)
         used = Counter[str]()
         for sku, count in sold.items():
-            used.update({material: count * need for material, need in recipes.get(sku, {}).items()})
-        left = {
-            material: self._left(material, materials, recipes, used[material])
-            for material in materials
-        }
-        before = {material: left[material] + used[material] for material in materials}
+            for material, need in recipes.get(sku, {}).items():
+                used[material] += count * need
+        left, before = {}, {}
+        for material in materials:
+            left[material] = self._left(material, materials, recipes, used[material])
+            before[material] = left[material] + used[material]
         old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
         numbers = dict(zip(skus, shop.products.add_all(self._products(skus, old)), strict=True))
         for order in orders:
@@ -167,8 +173,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self.files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
         )
-        new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
-        self._set_truth(sheet, rows, left, new)
+        self._set_truth(sheet, rows, left, numbers, recipes)
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [])
@@ -183,29 +188,24 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if results.initial_inventories.material_inventory != {m: n / 100 for m, n in left.items()}:
             raise ValueError(f"{place}: {STOCK} must match {answer} in an unused state")
         columns = {"Product SKU": as_name, "Raw Material ID": as_name, "Unit Quantity": _hundredths}
-        recipes: dict[str, dict[str, int]] = {}
+        recipes: Recipes = {}
         for row in typed_rows(f"{place}: {RECIPES}", tables[RECIPES], columns, list(columns)[:2]):
             if row["Raw Material ID"] not in left or not row["Unit Quantity"]:
                 raise ValueError(f"{place}: {RECIPES} must contain material amounts, got {row}")
-            recipes.setdefault(row["Product SKU"], {})[row["Raw Material ID"]] = row[
-                "Unit Quantity"
-            ]
+            recipe = recipes.setdefault(row["Product SKU"], {})
+            recipe[row["Raw Material ID"]] = row["Unit Quantity"]
         numbers = self._load_shop(state, recipes, left)
         sheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, tables)
-        new = {
-            numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items() if sku in numbers
-        }
-        self._set_truth(sheet, stock, left, new, published=vars(results.expected_final_inventories))
+        published = vars(results.expected_final_inventories)
+        self._set_truth(sheet, stock, left, numbers, recipes, published=published)
 
-    def _load_shop(
-        self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
-    ) -> dict[str, int]:
+    def _load_shop(self, state: Path, recipes: Recipes, left: dict[str, int]) -> dict[str, int]:
         """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
         shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
-        records = [
-            {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
-            for product in products
-        ]  # fmt: skip
+        records = []
+        for product in products:
+            fixed = {"categories": ["Furniture"], "date_created": CREATED}
+            records.append({**vars(product), **fixed})
         try:
             ids = shop.products.add_all(records)
         except ToolError as error:
@@ -216,10 +216,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
-                lines.append(
-                    {"product_id": numbers[line.product_id.sku], "quantity": line.quantity}
-                )
-                for material, need in recipes.get(line.product_id.sku, {}).items():
+                sku = line.product_id.sku
+                lines.append({"product_id": numbers[sku], "quantity": line.quantity})
+                for material, need in recipes.get(sku, {}).items():
                     left[material] -= need * line.quantity
             dates = {"date_created": paid, "date_paid": paid}
             shop.orders.add_all([{"status": order.status, "line_items": lines, **dates}])
@@ -228,22 +227,24 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _set_truth(
         self,
         sheet: str,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Rows,
         left: Mapping[str, int],
-        new: Mapping[int, int],
+        numbers: Mapping[str, int],
+        recipes: Recipes,
         **more: Any,
     ) -> None:
         shop = self.office.get(WooCommerce)
-        states = {
-            row["id"]: [row.get("stock_quantity"), row["stock_status"]]
-            for row in shop.products.all()
-        }
-        for product, count in new.items():
-            states[product] = [count, "instock" if count else "outofstock"]
+        states, stock = {}, []
+        for product in shop.products.all():
+            states[product["id"]] = [product.get("stock_quantity"), product["stock_status"]]
+        for sku, recipe in recipes.items():
+            if sku in numbers:
+                count = _most(recipe, left)
+                states[numbers[sku]] = [count, "instock" if count else "outofstock"]
+        for row in rows:
+            stock.append({**row, "Current Stock": in_decimals(left[row["Material ID"]])})
         self.truth = {
-            "rows": [
-                {**row, "Current Stock": in_decimals(left[row["Material ID"]])} for row in rows
-            ],
+            "rows": stock,
             "sheet": sheet,
             "stock": states,
             "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
@@ -253,45 +254,41 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
-        names = [
-            (base + grade, unit)
-            for unit, bases in MATERIALS.items()
-            for base in bases.split("|")
-            for grade in GRADES
-        ]
+        names = []
+        for unit, bases in MATERIALS.items():
+            for base, grade in itertools.product(bases.split("|"), GRADES):
+                names.append((base + grade, unit))
         chosen = shuffled(self.rng, names, count)
         numbers = shuffled(self.rng, range(100, 1_000), count)
-        return {
-            f"MAT-{key}": {
-                "name": name,
-                "unit": unit,
-                "supplier": f"{self.rng.choice(LAST)} Materials",
-            }
-            for key, (name, unit) in zip(numbers, chosen, strict=False)
-        }
+        materials = {}
+        for key, (name, unit) in zip(numbers, chosen, strict=False):
+            supplier = f"{self.rng.choice(LAST)} Materials"
+            materials[f"MAT-{key}"] = {"name": name, "unit": unit, "supplier": supplier}
+        return materials
 
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
-    ) -> dict[str, dict[str, int]]:
+    ) -> Recipes:
         most = min(
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
         )
-        recipes = {}
+        recipes: Recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
-            recipes[f"{kind.upper()}-{place:03d}"] = {
-                str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
-                for m in chosen
-            }
+            recipe = {}
+            for material in map(str, chosen):
+                quantities = np.arange(*QUANTITIES[materials[material]["unit"]])
+                recipe[material] = int(self.rng.choice(quantities))
+            recipes[f"{kind.upper()}-{place:03d}"] = recipe
         return recipes
 
     def _left(
         self,
         material: str,
         materials: Mapping[str, Any],
-        recipes: Mapping[str, Mapping[str, int]],
+        recipes: Recipes,
         used: int,
     ) -> int:
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
@@ -299,20 +296,18 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if not needs:
             return step * self.whole(1, 500)
         need = pick(self.rng, needs)
-        counts = [int(count) for count in self.rng.integers(3, 150, 8)]
+        counts: list[int] = self.rng.integers(3, 150, 8).tolist()
         if self.rng.random() >= _EDGE_RATE:
             return need * counts[0] + step * self.whole(0, max(1, need // step))
         if self.happens(0.25):
             return need * counts[0] - step
         # Prefer counts for which floating-point arithmetic gives a wrong result.
-        hard = [
-            count
-            for count in counts
-            if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count
-        ]
-        return need * [*hard, *counts][0]
+        for count in counts:
+            if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count:
+                return need * count
+        return need * counts[0]
 
-    def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
+    def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[Record]:
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
         rest = max(0, size - len(kinds))
@@ -328,13 +323,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 note, pieces = self._note(kind, lines)
             if kind == "new":
                 sold.update(pieces)
-            orders.append(
-                {
-                    **self._dates(kind, first=not k),
-                    "line_items": [{"sku": sku, "quantity": n} for sku, n in lines.items()],
-                    "customer_note": note,
-                }
-            )
+            order = self._dates(kind, first=not k)
+            order["line_items"] = [{"sku": sku, "quantity": n} for sku, n in lines.items()]
+            orders.append({**order, "customer_note": note})
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
@@ -351,7 +342,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return skus[len(skus) - 1 - self.whole(2)]
         return skus[self.whole(len(skus) - 2)]
 
-    def _dates(self, kind: str, first: bool) -> dict[str, Any]:
+    def _dates(self, kind: str, first: bool) -> Record:
         after = LAST_UPDATE + timedelta(seconds=1 if first else self.whole(1, 62 * 3_600))
         before = LAST_UPDATE - timedelta(seconds=self.whole(1, 240 * 3_600))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
@@ -366,29 +357,28 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         status = {"done": "completed", "void": pick(self.rng, ["cancelled", "refunded"])}.get(
             kind, "processing"
         )
-        return {
-            "status": status,
-            "date_created": paid - late,
-            "date_paid": paid,
-            **({"date_completed": paid} if kind == "done" else {}),
-        }
+        dates = {"status": status, "date_created": paid - late, "date_paid": paid}
+        if kind == "done":
+            dates["date_completed"] = paid
+        return dates
 
-    def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[Record]:
         for sku in skus:
-            yield {
-                "name": _name(sku),
-                "sku": sku,
-                "regular_price": cents(self.rng, 2_000, 90_000),
-                "date_created": datetime(2024, 1, 1, tzinfo=UTC),
-                **({"stock_quantity": old[sku]} if sku in old else {"virtual": True}),
-            }
+            stock = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
+            price = cents(self.rng, 2_000, 90_000)
+            record = {"name": _name(sku), "sku": sku, "regular_price": price}
+            yield {**record, "date_created": CREATED, **stock}
 
-    def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
+    def _sell(self, shop: WooCommerce, orders: Sequence[Record]) -> None:
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
-            home = {"address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street", "city": "Springfield",
-                    "postcode": f"{self.whole(10_000, 99_999)}", "country": "US"}  # fmt: skip
+            home = {
+                "address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street",
+                "city": "Springfield",
+                "postcode": f"{self.whole(10_000, 99_999)}",
+                "country": "US",
+            }
             mail = address(name, k, "example.com")
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})
@@ -398,41 +388,29 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _fill_sheets(
         self,
         materials: Mapping[str, Any],
-        recipes: Mapping[str, Mapping[str, int]],
+        recipes: Recipes,
         before: Mapping[str, int],
-    ) -> tuple[str, list[dict[str, Any]]]:
-        old_recipe = {
-            str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
-        }
-        table = [
-            (
-                sku,
-                _name(sku),
-                material,
-                materials[material]["name"],
-                need / 100,
-                materials[material]["unit"],
-            )
-            for sku, recipe in {**recipes, "LAMP-1000": old_recipe}.items()
-            for material, need in recipe.items()
-        ]
-        rows = [
-            {
-                "Material ID": key,
-                "Material Name": material["name"],
-                "Current Stock": before[key] / 100,
-                "Unit": material["unit"],
-                "Min Stock": before[key] // 3_000,
-                "Supplier": material["supplier"],
-            }
-            for key, material in shuffled(self.rng, list(materials.items()))
-        ]
-        sheets = {
+    ) -> tuple[str, list[Record]]:
+        old = self.rng.choice(list(materials), 2, replace=False).tolist()
+        table, rows = [], []
+        for sku, recipe in {**recipes, "LAMP-1000": dict.fromkeys(old, 200)}.items():
+            for key, need in recipe.items():
+                name = materials[key]["name"]
+                unit = materials[key]["unit"]
+                table.append((sku, _name(sku), key, name, need / 100, unit))
+        for key, material in shuffled(self.rng, list(materials.items())):
+            stock = before[key] / 100
+            least = before[key] // 3_000
+            unit = material["unit"]
+            supplier = material["supplier"]
+            rows.append((key, material["name"], stock, unit, least, supplier))
+        sheets: dict[str, list[Any]] = {
             "Sheet1": [],
             RECIPES: [RECIPE, *shuffled(self.rng, table)],
-            STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
+            STOCK: [MATERIAL, *rows],
         }
-        return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
+        spreadsheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
+        return spreadsheet, as_records(MATERIAL, rows)
 
     def plan(self) -> Plan:
         sheet = yield find_spreadsheet(TITLE)
@@ -453,22 +431,31 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         materials = [row for row in stock["rows"] if not is_blank(row)]
         # Converting a float through a string gives the exact decimal value.
         left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
-        written = {
-            stock["rows"][k][0] for k in stock["own"]
-        }  # rows that the agent has already updated
+        # Leave out the materials whose rows the agent has already updated.
+        written = {stock["rows"][k][0] for k in stock["own"]}
         skus = {number: sku for sku, number in products}
-        for product, count in (line for lines in orders for line in lines):
+        for product, count in itertools.chain.from_iterable(orders):
             for material, need in recipes.get(skus[product], []):
                 left[material] -= count * need * (material not in written)
-        counts = []
+        updates = []
         for sku, product in products:
             if sku in recipes:
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
-                counts.append((sku, product, floor(min(amounts))))
+                count = floor(min(amounts))
+                updates.append(
+                    write(
+                        f"Set the stock of {sku} to {count}.",
+                        self.outputs[1],
+                        "woo_products_update",
+                        productId=product,
+                        productData={"stock_quantity": count},
+                    )
+                )
         where = {"spreadsheet_id": sheet, "sheet": STOCK}
         updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
-        expected = [dict(zip(MATERIAL, row, strict=True)) for row in updated]
-        label, output = "Write the stock of the materials.", self.outputs[0]
+        expected = as_records(MATERIAL, updated)
+        label = "Write the stock of the materials."
+        output = self.outputs[0]
         entries = yield from settle_sheet(
             functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
             where,
@@ -476,28 +463,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             f"C2:C{len(materials)}",
             lambda table: not any(_stock_failures(table, expected)),
         )
-        yield [
-            *entries,
-            *(
-                write(
-                    f"Set the stock of {sku} to {count}.",
-                    self.outputs[1],
-                    "woo_products_update",
-                    productId=product,
-                    productData={"stock_quantity": count},
-                )
-                for sku, product, count in counts
-            ),
-        ]
+        yield [*entries, *updates]
 
     def task_failures(self) -> Iterator[str]:
-        sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
+        sheets = self.office.get(GoogleSheet)
+        shop = self.office.get(WooCommerce)
+        truth = self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
-        products = {
-            row["id"]: row
-            for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
-        }
+        rows = shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
+        products = {row["id"]: row for row in rows}
         for product, (count, status) in truth["stock"].items():
             row = products.get(product, {"stock_quantity": None, "stock_status": "gone"})
             if (row["stock_quantity"], row["stock_status"]) != (count, status):
@@ -507,7 +482,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             yield "something other than product stock was changed in the shop"
 
     def published_failures(self) -> Iterator[str]:
-        truth, shop = self.truth, self.office.get(WooCommerce)
+        truth = self.truth
+        shop = self.office.get(WooCommerce)
         stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
         return inventory_failures(shop, stock, *truth["published"].values())
 
@@ -519,9 +495,7 @@ def _hundredths(cell: object) -> int:
     return int(amount)
 
 
-def _stock_failures(
-    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _stock_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
     yield from table_failures(STOCK, table, rows, CELLS, ("Material ID",), ordered=True)
 
 
@@ -533,7 +507,7 @@ def _name(sku: str) -> str:
     return sku.replace("-", " ").title()
 
 
-def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
+def _read_new(order: Record) -> list[list[Any]] | None:
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE
@@ -543,6 +517,8 @@ def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     pieces = read_amended(
         {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
     )
-    return [
-        [line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]
-    ] or None
+    sold = []
+    for name, line in lines.items():
+        if pieces[name]:
+            sold.append([line["product_id"], pieces[name]])
+    return sold or None

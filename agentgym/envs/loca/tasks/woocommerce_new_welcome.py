@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,17 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym.envs.loca.catalog import in_decimals
-from agentgym.envs.loca.checks import (
-    digest,
-    file_state,
-    parts_of,
-    same_subject,
-    says,
-    set_failures,
-)
+from agentgym.envs.loca.checks import digest, file_state, parts_of, same_subject, says, set_failures
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import fill_letter, read_shop, send_letter
+from agentgym.envs.loca.fragments import Record, fields_of, fill_letter, read_shop, send_letter
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -47,7 +42,9 @@ from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
+ME = "admin@woocommerce.local"
+PASSWORD = "admin-2025-{}"
+SHOP = "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
 
 PRODUCTS = tuple(
@@ -61,14 +58,24 @@ OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 PROTECTED = tuple("orders items customers products categories notes settings".split())
 # Probability of each history; "at the edge" means exactly seven days old, or a second older.
 HISTORIES = {
-    "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
-    "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
-}  # fmt: skip
+    "new": 0.34,
+    "new and old": 0.1,
+    "new at the edge": 0.04,
+    "new after the edge": 0.04,
+    "several": 0.14,
+    "several at the edge": 0.04,
+    "old": 0.1,
+    "old at the edge": 0.04,
+    "known": 0.1,
+    "guest": 0.06,
+}
 
 # Probability that a customer declines emails in an order note.
 _DECLINED_RATE = 0.25
 _INCOMPLETE = 0.25  # number of incomplete orders per completed order
 
+# A customer and the time at which an order was completed.
+Completion: TypeAlias = tuple[int, datetime]
 History: TypeAlias = tuple[str, list[datetime]]
 
 
@@ -86,57 +93,48 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
-        shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
+        shop = self.office.get(WooCommerce)
+        cloud = self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
         others = 15 + size // 10  # number of table rows about customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
-        members = [
-            customer
-            for customer, (kind, _) in zip(customers, histories, strict=True)
-            if kind != "guest"
-        ]
-        ids = iter(shop.customers.add_all(members))
-        owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
+        # Guests order without an account.
+        has_account = [kind != "guest" for kind, _ in histories]
+        ids = iter(shop.customers.add_all(list(itertools.compress(customers, has_account))))
+        owners, known_customers = [], []
+        for customer, (kind, _) in zip(customers, histories, strict=True):
+            owners.append(0 if kind == "guest" else next(ids))
+            if kind == "known":
+                known_customers.append((owners[-1], customer))
         orders = self._orders(shop, owners, customers, histories)
-        known_customers = [
-            (owner, customer)
-            for owner, customer, (kind, _) in zip(owners, customers, histories, strict=True)
-            if kind == "known"
-        ]
         keys = (90_000 + self.rng.permutation(2 * others)).tolist()
         strangers = zip(keys, everybody[len(histories) :], strict=False)
         rows = self._rows([*known_customers, *strangers])
-        cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
-        cloud.bigquery.load(
-            DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
-        )
+        table = [tuple(row.values()) for row in rows]
+        cloud.bigquery.load(DATASET, TABLE, TYPES, table)
+        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, table[:5])
         email = self.office.get(Email)
         email.add_user(ME, self._write_files(), SHOP)
-        new: list[dict[str, Any]] = []
-        letters, last = [], max((row["id"] for row in rows), default=0)
+        new: list[Record] = []
+        letters = []
+        last = max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
         for owner in sorted(history_by_owner.keys() - dict(known_customers).keys() - {0}):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
-                new.append(
-                    {
-                        **row_of(last + len(new) + 1, owner, customer, min(moments)),
-                        "welcome_email_sent": True,
-                    }
-                )
+                row = row_of(last + len(new) + 1, owner, customer, min(moments))
+                new.append({**row, "welcome_email_sent": True})
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
+        tables = bigquery_state(cloud, DATASET)
+        del tables[f"{DATASET}.{TABLE}"]  # the check compares its rows
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
-            "tables": {
-                name: state
-                for name, state in bigquery_state(cloud, DATASET).items()
-                if name != f"{DATASET}.{TABLE}"
-            },
+            "tables": tables,
             "shop": digest(shop.store, *PROTECTED),
             "users": email.users(),
             "files": file_state(self.files),
@@ -147,11 +145,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         histories: list[History] = []
         left = size
         while left:
-            story = (
-                stories[len(histories)]
-                if len(histories) < len(stories)
-                else str(self.rng.choice(list(HISTORIES), p=list(HISTORIES.values())))
-            )
+            if len(histories) < len(stories):
+                story = stories[len(histories)]
+            else:
+                story = str(self.rng.choice(list(HISTORIES), p=list(HISTORIES.values())))
             moments = self._moments(story)[:left]
             left -= len(moments)
             histories.append((story, moments))
@@ -159,14 +156,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
-        inside = [
-            NOW - timedelta(seconds=int(s))
-            for s in 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)
-        ]
-        old = [
-            FROM - timedelta(seconds=int(s))
-            for s in 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)
-        ]
+        ages = 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)
+        inside = [NOW - timedelta(seconds=age) for age in ages.tolist()]
+        ages = 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)
+        old = [FROM - timedelta(seconds=age) for age in ages.tolist()]
         return {
             "new at the edge": [FROM],
             "new after the edge": [inside[0], before],
@@ -177,7 +170,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             "old at the edge": [before],
         }.get(story, inside[:1])
 
-    def _customers(self, count: int) -> list[dict[str, Any]]:
+    def _customers(self, count: int) -> list[Record]:
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
@@ -195,9 +188,9 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         self,
         shop: WooCommerce,
         owners: Sequence[int],
-        customers: Sequence[Mapping[str, Any]],
+        customers: Rows,
         histories: Sequence[History],
-    ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
+    ) -> dict[Completion, tuple[int, str, bool]]:
         prices = [self.whole(500, 6000) for _ in PRODUCTS]  # prices in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
@@ -205,25 +198,27 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         )
         records, declining = self._completed(owners, customers, histories)
         records += self._incomplete(owners, customers, len(records))
-        totals: dict[tuple[int, datetime], str] = {}
+        totals: dict[Completion, str] = {}
         for record in records:
-            place, count = self.whole(len(products)), self.whole(1, 4)
+            place = self.whole(len(products))
+            count = self.whole(1, 4)
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
                 totals[_moment(record)] = in_decimals(count * prices[place])
         records = shuffled(self.rng, records)
-        pairs = zip(shop.orders.add_all(records), records, strict=True)
-        numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
-        return {
-            moment: (key, totals[moment], moment in declining) for moment, key in numbers.items()
-        }
+        orders = {}
+        for key, record in zip(shop.orders.add_all(records), records, strict=True):
+            if "date_completed" in record:
+                moment = _moment(record)
+                orders[moment] = key, totals[moment], moment in declining
+        return orders
 
     def _completed(
         self,
         owners: Sequence[int],
-        customers: Sequence[Mapping[str, Any]],
+        customers: Rows,
         histories: Sequence[History],
-    ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
+    ) -> tuple[list[Record], set[Completion]]:
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -234,28 +229,41 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
                 declined = k != sure and self.happens(_DECLINED_RATE)
                 if declined:
                     declining.add((owner, moment))
-                records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
-                                "date_created": created, "date_completed": moment,
-                                "customer_note": draw_mail_wish(self.rng, declined=declined)})  # fmt: skip
+                records.append(
+                    {
+                        "customer_id": owner,
+                        "billing": customer["billing"],
+                        "status": "completed",
+                        "date_created": created,
+                        "date_completed": moment,
+                        "customer_note": draw_mail_wish(self.rng, declined=declined),
+                    }
+                )
         return records, declining
 
     def _incomplete(
-        self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
-    ) -> Iterator[dict[str, Any]]:
+        self, owners: Sequence[int], customers: Rows, completed: int
+    ) -> Iterator[Record]:
         for _ in range(round(_INCOMPLETE * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
             declined = bool(self.happens(_DECLINED_RATE))
             note = draw_mail_wish(self.rng, declined=declined)
-            yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
+            yield {
+                "customer_id": owners[k],
+                "billing": customers[k]["billing"],
+                "date_created": created,
+                "status": pick(self.rng, OTHER_STATUSES),
+                "customer_note": note,
+            }
 
-    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Record]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=self.whole(8, 200))
-            sent, when = bool(self.happens(0.8)), f"{day:%Y-%m-%d}"
+            sent = bool(self.happens(0.8))
+            when = f"{day:%Y-%m-%d}"
             rows.append(
                 {
                     **row_of(int(number), *customers[int(place)], day),
@@ -302,20 +310,19 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         table = yield replace(step, mark_own=without_own)
         known_owners = {row[1] for row in table}
         last = max((row[0] for row in table), default=0)
-        rows: list[dict[str, Any]] = []
-        mails = []
+        rows: list[Record] = []
+        letters = []
         for owner, order, moment, first in _new_orders(orders, known_owners, hours):
             row = row_of(last + len(rows) + 1, owner, order, first)
             rows.append({**row, "welcome_email_sent": True})
-            mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+            paid = order["id"], order["total"]
+            to, subject, body = _letter(letter, order, paid, moment)
+            letters.append(send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body)))
         yield (yield from settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
-        yield [
-            send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body))
-            for to, subject, body in mails
-        ]
+        yield letters
 
     def own_records(self) -> Sequence[Any]:
         """Return the id and customer of each row that was not in the table at the start."""
@@ -323,16 +330,17 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         except ToolError:
             return ()
-        initial = [
-            [row["id"], row["woocommerce_id"]]
-            for row in self.truth["rows"]
-            if row["sync_date"] != TODAY
-        ]
+        initial = []
+        for row in self.truth["rows"]:
+            if row["sync_date"] != TODAY:
+                initial.append([row["id"], row["woocommerce_id"]])
         pairs = [[row.get("id"), row.get("woocommerce_id")] for row in rows]
         return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
-        cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
+        cloud = self.office.get(GoogleCloud)
+        email = self.office.get(Email)
+        truth = self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:
@@ -351,13 +359,10 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
         mails = email.sent()
-        yield from set_failures(
-            "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
-        )
-        for mail in mails:
-            subject, body = letters.get(
-                ", ".join(mail.recipients), (mail.subject, parts_of(mail)[0])
-            )
+        recipients = [", ".join(mail.recipients) for mail in mails]
+        yield from set_failures("welcome mails", recipients, list(letters))
+        for to, mail in zip(recipients, mails, strict=True):
+            subject, body = letters.get(to, (mail.subject, parts_of(mail)[0]))
             if not same_subject(mail, subject) or not says(mail, body):
                 yield f"the mail to {mail.to} does not match the template"
             if mail.attachments:
@@ -365,9 +370,9 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 
 
 def _new_orders(
-    orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
-) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    by_owner: dict[int, list[dict[str, Any]]] = {}
+    orders: Iterable[Record], known_owners: Collection[int], hours: float
+) -> Iterator[tuple[int, Record, datetime, datetime]]:
+    by_owner: dict[int, list[Record]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)
     for owner in sorted(by_owner.keys() - known_owners):
@@ -379,7 +384,7 @@ def _new_orders(
             yield owner, by_owner[owner][recent[0]], dates[recent[0]], min(dates)
 
 
-def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
+def _moment(order: Mapping[str, Any]) -> Completion:
     return order["customer_id"], order["date_completed"]
 
 
@@ -395,12 +400,12 @@ def _letter(
     return values["email"], *fill_letter(template, values)
 
 
-def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
+def _read_order(order: Record) -> Record | None:
     if not order["customer_id"]:
         return None
     return {
-        **{name: order[name] for name in ("id", "customer_id", "total", "date_completed")},
-        "billing": {name: order["billing"][name] for name in BILLING},
+        **fields_of(order, "id", "customer_id", "total", "date_completed"),
+        "billing": fields_of(order["billing"], *BILLING),
         "declined": declines_mails(order.get("customer_note") or ""),
     }
 

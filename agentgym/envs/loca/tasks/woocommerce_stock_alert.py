@@ -26,6 +26,9 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
+    Record,
+    as_records,
+    fields_of,
     fill_letter,
     find_spreadsheet,
     read_shop,
@@ -34,15 +37,20 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 
-ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
-TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
-CONTACTS, TEMPLATE = "contacts.md", "stock_alert_email_template.md"
+ME = "admin@woocommerce.local"
+DOMAIN = "mcp.com"
+TITLE = "WooCommerce Stock Alert"
+ALERTS = "Stock Alert"
+SUPPLIERS = "Suppliers"
+CONTACTS = "contacts.md"
+TEMPLATE = "stock_alert_email_template.md"
 COLUMNS = tuple(
     (
         "Product ID|Product Name|SKU|Current Stock|Safety Threshold|Supplier Name|Supplier ID|"
@@ -50,14 +58,17 @@ COLUMNS = tuple(
     ).split("|")
 )
 FIELDS = {
-    "product_id": "Product ID", "product_name": "Product Name", "sku": "SKU", "current_stock": "Current Stock",
-    "safety_threshold": "Safety Threshold", "supplier_name": "Supplier Name", "supplier_id": "Supplier ID",
+    "product_id": "Product ID",
+    "product_name": "Product Name",
+    "sku": "SKU",
+    "current_stock": "Current Stock",
+    "safety_threshold": "Safety Threshold",
+    "supplier_name": "Supplier Name",
+    "supplier_id": "Supplier ID",
     "supplier_contact": "Supplier Contact",
-}  # fmt: skip
-CELLS = {
-    name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact
-    for name in COLUMNS
 }
+_NUMBERS = ("Product ID", "Current Stock", "Safety Threshold")
+CELLS = dict.fromkeys(COLUMNS, exact) | dict.fromkeys(_NUMBERS, number())
 LETTER = text_of("letters", "WoocommerceStockAlert")
 ROLES = (
     "Purchasing manager",
@@ -119,24 +130,22 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             supplier = pick(self.rng, list(suppliers))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all([_record(product) for product in products])
-        rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
-        old = [
-            self._outdated(row)
-            for row, product in zip(rows, products, strict=True)
-            if product["role"] == "reported"
-        ]
+        ids = shop.products.add_all(list(map(_record, products)))
+        rows, old, new = [], [], []
+        for key, product in zip(ids, products, strict=True):
+            rows.append(_row(key, product, suppliers))
+            if product["role"] == "reported":
+                old.append(self._outdated(rows[-1]))
+            elif product["role"] == "low":
+                new.append(rows[-1])
         sheets = self.office.get(GoogleSheet)
-        old_alerts = [
-            self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k})
-            for k, row in enumerate(rows[:2])
-        ]
-        sheets.add_spreadsheet(
-            f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
-        )
+        older = []  # alerts in another spreadsheet, which do not count
+        for k, row in enumerate(rows[:2]):
+            older.append(self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}))
+        sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: _table(older)})
         old = shuffled(self.rng, old)
         tables: dict[str, list[Any]] = {
-            ALERTS: [COLUMNS, *(tuple(row.values()) for row in old)],
+            ALERTS: _table(old),
             SUPPLIERS: [
                 ("Supplier ID", "Supplier Name", "Supplier Contact"),
                 *([supplier, *fields.values()] for supplier, fields in suppliers.items()),
@@ -144,9 +153,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         }
         spreadsheet = sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
-            "new": [
-                row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
-            ],
+            "new": new,
             "old": old,
             "manager": self._write_files(),
             "sheet": spreadsheet,
@@ -169,9 +176,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             }
         return suppliers
 
-    def _product(self, role: str, first: bool) -> dict[str, Any]:
+    def _product(self, role: str, first: bool) -> Record:
         threshold = self.whole(8, 51)
-        edge, below = self.rng.random() < _BOUNDARY_RATE, self.whole(0, threshold)
+        edge = self.rng.random() < _BOUNDARY_RATE
+        below = self.whole(0, threshold)
         product = {
             "role": role,
             "threshold": threshold,
@@ -186,7 +194,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {**product, "stock": -2 if self.happens(0.05) else below}
         if not first and self.rng.random() < _GONE_RATE:
             return {**product, "role": "gone"}
-        kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
+        kind = self.rng.random()
+        plenty = threshold + self.whole(1, 100)
         if edge or first:
             return {**product, "stock": threshold}
         if kind < _REPORTED_RATE:
@@ -199,30 +208,22 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {**product, "status": pick(self.rng, ["draft", "private"])}
         return {**product, "stock": None if self.happens(0.08) else plenty}
 
-    def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _outdated(self, row: Mapping[str, Any]) -> Record:
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
-        names = people(self.rng, len(ROLES))
-        addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
+        users, lines = [], []
+        for k, name in enumerate(people(self.rng, len(ROLES))):
+            mail = address(name, k + 1, DOMAIN)
+            users.append((mail, "", name))
+            lines.append(f"- {ROLES[k]}: {name} <{mail}>")
         email = self.office.get(Email)
-        email.add_users(
-            [
-                (ME, "admin-2025", "Shop Admin"),
-                *((mail, "", name) for mail, name in zip(addresses, names, strict=True)),
-            ]
-        )
+        email.add_users([(ME, "admin-2025", "Shop Admin"), *users])
         email.login_as(ME)
-        lines = [
-            f"- {role}: {name} <{mail}>"
-            for role, name, mail in zip(ROLES, names, addresses, strict=True)
-        ]
-        self.files.write(
-            CONTACTS,
-            "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""]),
-        )
+        text = "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""])
+        self.files.write(CONTACTS, text)
         self.files.write(TEMPLATE, LETTER)
-        return addresses[0]
+        return users[0][0]
 
     def plan(self) -> Plan:
         manager = yield read(
@@ -252,7 +253,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         where = {"spreadsheet_id": sheet, "sheet": ALERTS}
         last = len(old) + len(rows)
         earlier = [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]]
-        new = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        new = as_records(COLUMNS, rows)
         step = functools.partial(write, thing="spreadsheets", **where)
         entries = yield from settle_sheet(
             functools.partial(step, "Add the rows.", self.outputs[0], "update_cells"),
@@ -265,19 +266,15 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         if entries and missing > 0:
             label = "Make room in the sheet."
             yield step(label, self.outputs[0], "add_rows", count=missing, start_row=alerts["room"])
-        letters = [
-            send_letter(
-                f"Write to the purchasing manager about {row[2]}.",
-                self.outputs[1],
-                manager,
-                _letter(letter, row),
-            )
-            for row in rows
-        ]
+        letters = []
+        for row in rows:
+            label = f"Write to the purchasing manager about {row[2]}."
+            letters.append(send_letter(label, self.outputs[1], manager, _letter(letter, row)))
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
-        sheets, truth = self.office.get(GoogleSheet), self.truth
+        sheets = self.office.get(GoogleSheet)
+        truth = self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         table = values_of(sheets, truth["sheet"], ALERTS)
         yield from _alert_failures(table, truth["old"], truth["new"])
@@ -290,9 +287,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
-        yield from set_failures(
-            "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
-        )
+        expected = [(self.truth["manager"], subject) for subject in letters]
+        yield from set_failures("mails", addressed, expected)
         for mail in mails:
             body = letters.get(" ".join(mail.subject.split()))
             if body is not None and not says(mail, body):
@@ -305,8 +301,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 def _alert_failures(
     table: Sequence[Sequence[Any]],
-    old: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
+    old: Rows,
+    new: Rows,
 ) -> Iterator[str]:
     yield from table_failures(ALERTS, table, [*old, *new], CELLS, ("SKU",))
     _, rows = named_rows(table, COLUMNS)
@@ -315,8 +311,8 @@ def _alert_failures(
         yield f"{ALERTS}: the initial rows must come first, in their original order"
 
 
-def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    record = {name: product[name] for name in ("name", "sku", "description", "status")}
+def _record(product: Mapping[str, Any]) -> Record:
+    record = fields_of(product, "name", "sku", "description", "status")
     if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
     age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
@@ -334,24 +330,36 @@ def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _table(rows: Rows) -> list[tuple[Any, ...]]:
+    return [COLUMNS, *(tuple(row.values()) for row in rows)]
+
+
 def _row(
     key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
+) -> Record:
     supplier = suppliers[product["supplier"]]
-    values = (key, product["name"], product["sku"], product["stock"], product["threshold"], supplier["Supplier Name"],
-              product["supplier"], supplier["Supplier Contact"])  # fmt: skip
+    values = (
+        key,
+        product["name"],
+        product["sku"],
+        product["stock"],
+        product["threshold"],
+        supplier["Supplier Name"],
+        product["supplier"],
+        supplier["Supplier Contact"],
+    )
     return dict(zip(COLUMNS, values, strict=True))
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    return fill_letter(
-        template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    )
+    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    return fill_letter(template, values)
 
 
-def _read_low(product: dict[str, Any]) -> list[Any] | None:
+def _read_low(product: Record) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
-    stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
+    stock = product.get("stock_quantity")
+    threshold = int(custom["stock_threshold"])
     is_low = product["status"] == "publish" and stock is not None and stock < threshold
     if not is_low or has_note(product["description"], "gone"):
         return None
