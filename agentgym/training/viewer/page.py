@@ -67,7 +67,7 @@ def asset(name: str) -> str:
 
 def script() -> str:
     """Return the script of the page."""
-    return "\n".join(asset(name) for name in _SCRIPTS)
+    return "\n".join(map(asset, _SCRIPTS))
 
 
 def content_policy(script_text: str, style: str) -> str:
