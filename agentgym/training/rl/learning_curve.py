@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -169,16 +170,18 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     panel = figure.subplots()
     model = [point for point in points if point.phase in _BANDS]
     for shift, (name, (label, colour, marker)) in zip((-1, 1), _SAMPLING.items(), strict=True):
-        tried = [(p, share) for p in model if (share := getattr(p, name)) is not None]
+        tried = [point for point in model if getattr(point, name) is not None]
         if not tried:
             continue
-        times = [p.seconds for p, _ in tried]
+        times, shares = zip(*map(attrgetter("seconds", name), tried), strict=True)
+        trials = [point.trials for point in tried]
         style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
-        if all(p.trials for p, _ in tried):
-            bounds = [wilson(share * p.trials, p.trials) for p, share in tried]
+        if all(trials):
+            solved = map(mul, shares, trials)
+            bounds = list(map(wilson, solved, trials))
             drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)
         else:
-            panel.plot(times, [100 * share for _, share in tried], **style)
+            panel.plot(times, [100 * share for share in shares], **style)
     for point in points:
         if point.phase in _LEVELS:
             label, colour, dashes = _LEVELS[point.phase]
@@ -188,17 +191,12 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         start, end = end, max((p.seconds for p in model if p.phase == phase), default=end)
         if end > start and alpha:
             panel.axvspan(start, end, color="#888888", alpha=alpha, linewidth=0, label=name)
-    panel.set(
-        xlabel="CPU seconds of training",
-        ylabel="success (%)",
-        ylim=(-3, 103),
-    )
-    panel.set_xlim(0, max([*(p.seconds for p in model), 1e-3]))
+    panel.set(xlabel="CPU seconds of training", ylabel="success (%)", ylim=(-3, 103))
+    panel.set_xlim(0, max([*map(attrgetter("seconds"), model), 1e-3]))
     panel.grid()
     drawing.add_legend(figure, panel.get_legend_handles_labels()[0])
-    trials = {point.trials for point in model if point.trials}
-    counted = (
-        f"{max(trials)} held-out instances; 95 % intervals" if trials else "held-out instances"
-    )
+    counted = "held-out instances"
+    if most := max(map(attrgetter("trials"), model), default=0):
+        counted = f"{most} held-out instances; 95 % intervals"
     drawing.add_note(figure, f"success on {counted}")
     return figure
