@@ -57,12 +57,7 @@ _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
 # Offset between neighbouring lines, in points.
 SHIFT = 1.5
-_POOLED = {
-    "horizon": "sizes",
-    "arm": "arms",
-    "context": "context strategies",
-    "world": "worlds",
-}
+_POOLED = {"horizon": "sizes", "arm": "arms", "context": "context strategies", "world": "worlds"}
 # Maximum number of cells named in a caption.
 _NAMED = 4
 _DPI = 200

@@ -59,7 +59,8 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
         if not connected[0, player]:
             intervals.append(Interval(nan, -inf, inf))
             continue
-        value, width = ELO * float(strength[player - 1]), ELO * float(half[player - 1])
+        value = ELO * float(strength[player - 1])
+        width = ELO * float(half[player - 1])
         low = value - width if above[player, 0] else -inf
         high = value + width if above[0, player] else inf
         intervals.append(Interval(value, low, high))
