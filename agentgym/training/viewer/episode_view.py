@@ -53,7 +53,8 @@ def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
         start = text.rfind(f"\n\n<{tag}>", 0, end)
         if start < 0:
             break
-        notes.append((tag, text[start + len(tag) + 4 : end - len(tag) - 3].strip("\n")))
+        block = text[start + len(tag) + 4 : end - len(tag) - 3]
+        notes.append((tag, block.strip("\n")))
         end = start
     return [("", text[:end] if notes else text), *reversed(notes)]
 
@@ -191,7 +192,7 @@ class Timeline:
 
     def _replace(self, place: int, message: Message, changed: dict[int, Entry]) -> None:
         old = self._entries[place]
-        number = old[0] if self._pool.messages[old[0]] == message else self._pool.add(message)
+        number = old[0] if self._message(place) == message else self._pool.add(message)
         entry = number, self._mark(message)
         if entry != old:
             changed[place] = self._entries[place] = entry
@@ -206,12 +207,15 @@ class Timeline:
         return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
-        shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
+        shown = list(map(self._message, self._shown))
         self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
         return {"clear": True, "add": list(map(self._append, [*shown, *messages]))}
 
     def _count(self, place: int) -> int:
-        return self._counter.count(self._pool.messages[self._entries[place][0]])
+        return self._counter.count(self._message(place))
+
+    def _message(self, place: int) -> Message:
+        return self._pool.messages[self._entries[place][0]]
 
 
 def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
@@ -331,7 +335,8 @@ class _Builder:
         if len(by_turn) > 1 and not turns[-1]["agent"]:
             for turn in turns:
                 turn["hidden"] = by_turn.get(str(turn["info"].get("turn")), [])
-            turns[-1]["results"], turns[-1]["hidden"] = turns[-1]["hidden"], []
+            last = turns[-1]
+            last["results"], last["hidden"] = last["hidden"], []
 
     def _tools(self) -> list[dict[str, Any]]:
         tools: dict[str, dict[str, Any]] = {}
