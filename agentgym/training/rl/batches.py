@@ -113,7 +113,8 @@ def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
     numbers: Any = data.replies[data.sampled]
     reply = numbers.unique(return_inverse=True)[1]
     count = int(reply.max()) + 1 if len(reply) else 0
-    means = flat.new_zeros(count).index_add(0, reply, flat) / torch.bincount(reply, minlength=count)
+    totals = flat.new_zeros(count).index_add(0, reply, flat)
+    means = totals / torch.bincount(reply, minlength=count)
     return torch.zeros_like(values).masked_scatter(data.sampled, means[reply])
 
 
@@ -163,7 +164,9 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     total = sum(lengths)
     if weight == "constant":
         return [1 / most / len(lengths)] * len(lengths)
-    return [1 / length / len(lengths) if weight == "episode" else 1 / total for length in lengths]
+    if weight == "episode":
+        return [1 / length / len(lengths) for length in lengths]
+    return [1 / total for _ in lengths]
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
@@ -215,10 +218,9 @@ def predict(
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
     nothing = torch.zeros(chosen.shape, device=data.ids.device)
+    of_tokens = logprobs[number, data.ids[:, 1:][chosen]]
     return Prediction(
-        pad_tensor(
-            nothing.masked_scatter(chosen, logprobs[number, data.ids[:, 1:][chosen]]), (1, 0)
-        ),
+        pad_tensor(nothing.masked_scatter(chosen, of_tokens), (1, 0)),
         pad_tensor(nothing.masked_scatter(chosen, entropies[number]), (1, 0)),
     )
 

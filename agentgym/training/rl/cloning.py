@@ -44,7 +44,8 @@ class Cloning(Trainer[CloningConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         minimum = self.config.min_reward
-        played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
+        seeds = self.source.seeds(self.config.episodes)
+        played = self.source.play(self.teacher, seeds, self.step)
         self.record(played)
         kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
         self.records.mean(kept=len(kept) / len(played.episodes))

@@ -95,7 +95,8 @@ class Learning(PhasedRun[LearnConfig]):
     def _run(self, on_progress: OnProgress) -> None:
         config = self.config
         cells = config.cells()
-        env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
+        env = mixture(config.specs(cells))
+        alone = mixture(config.specs(cells[:1]))
         tokenizer = self._tokenizer(env)
         model = make_model(
             tokenizer, config.width, config.layers, config.heads, config.context, config.seed

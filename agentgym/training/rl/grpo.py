@@ -176,7 +176,8 @@ class GRPO(Trainer[GRPOConfig]):
         clipped = ratio.clamp(1 - config.clip, 1 + high)
         gain = torch.minimum(ratio * data.advantages, clipped * data.advantages)
         loss = -(data.shares * (gain + config.entropy * prediction.entropies)).sum()
-        moved, log_moved = ratio.detach()[data.sampled], log_ratio.detach()[data.sampled]
+        moved = ratio.detach()[data.sampled]
+        log_moved = log_ratio.detach()[data.sampled]
         self.records.mean(
             ratio=moved,
             clipped=((moved < 1 - config.clip) | (moved > 1 + high)).float(),
@@ -303,7 +304,8 @@ def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)
-    deviation: float = (sum((other - centre) ** 2 for other in group) / len(group)) ** 0.5
+    variance = sum((other - centre) ** 2 for other in group) / len(group)
+    deviation: float = variance**0.5
     if deviation > _TINY:
         return (value - centre) / (deviation + _TINY)
     return 0.0

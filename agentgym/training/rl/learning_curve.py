@@ -59,6 +59,10 @@ class Point:
     trials: int = 0
 
 
+def _line(point: Point) -> str:
+    return json.dumps(asdict(point)) + "\n"
+
+
 class Curve:
     """The learning curve of a run in a JSONL file; the file need not exist."""
 
@@ -79,14 +83,14 @@ class Curve:
     def add(self, point: Point) -> None:
         """Append a point."""
         self.points.append(point)
-        append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
+        append_text(self.path, _line(point), sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
         """Remove the points after the given phase and step."""
         # A resumed run repeats the steps after its last checkpoint.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
-        write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
+        write_text(self.path, "".join(map(_line, self.points)))
 
     def last(self, phase: str) -> Point | None:
         """Return a phase's newest point."""
@@ -150,7 +154,8 @@ class PhasedRun(Generic[ConfigT]):
 
         def after(step: int, metrics: Mapping[str, float]) -> None:
             if step % every == 0 or step == steps:
-                episodes, seconds = start.episodes + each * step, start.seconds + trainer.seconds
+                episodes = start.episodes + each * step
+                seconds = start.seconds + trainer.seconds
                 self.curve.add(Point(phase, step, episodes, seconds, *success()))
             on_progress(phase, step, steps)
 
@@ -177,8 +182,7 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         trials = [point.trials for point in tried]
         style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
         if all(trials):
-            solved = map(mul, shares, trials)
-            bounds = list(map(wilson, solved, trials))
+            bounds = list(map(wilson, map(mul, shares, trials), trials))
             drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)
         else:
             panel.plot(times, [100 * share for share in shares], **style)

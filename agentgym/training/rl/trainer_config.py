@@ -99,7 +99,8 @@ class TaskConfig(Config):
     def cells(self) -> list[tuple[str, str]]:
         """Pair all arms with the first context, and the first arm with the other contexts."""
         arms = list(map(check_arm, self.arms))
-        return [*product(arms, self.contexts[:1]), *product(arms[:1], self.contexts[1:])]
+        first, *others = self.contexts
+        return [*product(arms, [first]), *product(arms[:1], others)]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
         """Return the specs of the cells' envs; `more` are keyword arguments of the world."""
