@@ -101,11 +101,12 @@ class Ablation(Config):
                 raise ValueError(
                     f"{name} must list one or more distinct values, got {list(values)}"
                 )
-        if unknown := [name for name in self.options if name and name not in self.worlds]:
-            raise ValueError(
-                f"options are given for {unknown[0]!r}, which is not among the worlds; "
-                f"{list_names(unknown[0], self.worlds, 'worlds')}"
-            )
+        for name in self.options:
+            if name and name not in self.worlds:
+                raise ValueError(
+                    f"options are given for {name!r}, which is not among the worlds; "
+                    f"{list_names(name, self.worlds, 'worlds')}"
+                )
         if self.samples > 1 and not self.policy.draws:
             raise ValueError(
                 f"{self.samples} samples of {self.policy.name} at temperature 0 would be "
@@ -116,8 +117,9 @@ class Ablation(Config):
                 f"{self.axis} is the axis of this ablation; give its values as "
                 "horizons, not as an option"
             )
-        for world in () if self.policy.is_model else self.worlds:
-            self.policy.make(resolve(world))
+        if not self.policy.is_model:
+            for world in self.worlds:
+                self.policy.make(resolve(world))
         object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
         for cell in product(self.worlds, self.arms, self.contexts, self.horizons):
             self.spec(*cell)
@@ -128,20 +130,19 @@ class Ablation(Config):
         for context in self.contexts:
             if ":" in context:  # wrappers validate arguments
                 gymnasium.make(self.spec(self.worlds[0], arm, context, size)).close()
-        for world in self.worlds if self.policy.seats else ():
-            env = gymnasium.make(self.spec(world, arm, self.contexts[0], size))
-            check_seats(tuple(self.policy.seats), agents_of(env))
-            env.close()
+        if seats := tuple(self.policy.seats):
+            for world in self.worlds:
+                env = gymnasium.make(self.spec(world, arm, self.contexts[0], size))
+                check_seats(seats, agents_of(env))
+                env.close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return the env spec of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
-        sizes = (
-            world_class.config_for_horizon(horizon)
-            if self.axis == HORIZON
-            else {self.axis: horizon}
-        )
+        sizes: Mapping[str, Any] = {self.axis: horizon}
+        if self.axis == HORIZON:
+            sizes = world_class.config_for_horizon(horizon)
         given = {**self.options.get("", {}), **self.options.get(world, {})}
         for name in sizes.keys() & given.keys():
             if given[name] != sizes[name]:
@@ -192,9 +193,10 @@ class Ablation(Config):
             if error.fatal:
                 raise
             failure = describe(error)
-        used = None if shared else getattr(policy, "usage", None)
-        counts = (used.prompt_tokens, used.completion_tokens) if used else None
-        return finish(episode.trajectory(failure), counts)
+        used = getattr(policy, "usage", None)
+        if shared or not used:
+            return finish(episode.trajectory(failure))
+        return finish(episode.trajectory(failure), (used.prompt_tokens, used.completion_tokens))
 
     def lost(self, cell: Cell, cause: str) -> Trajectory:
         """Return a trajectory without steps for a cell that could not be played."""
@@ -236,18 +238,21 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 def window_of(run: Mapping[str, Any]) -> int | None:
     """Return a run's context window; with a context strategy, the default is LOCA-bench's."""
     window: int | None = run["window"]
-    return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
+    if window is None and any(map(check_context, run["contexts"])):
+        return WINDOW
+    return window
 
 
 def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Trajectory:
     """Add the prompt digest and token counts to an episode's labels."""
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
-    tokens = tokens or tokens_by_ids(trajectory)
-    return replace(trajectory, labels={**labels, **({"tokens": list(tokens)} if tokens else {})})
+    if tokens := tokens or tokens_by_ids(trajectory):
+        labels["tokens"] = list(tokens)
+    return replace(trajectory, labels=labels)
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
     """Return a trajectory's cell; `KeyError` if no ablation recorded the trajectory."""
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
-    return Cell(**{name: labels[name] for name in Cell._fields})
+    return Cell(*map(labels.__getitem__, Cell._fields))

@@ -128,10 +128,7 @@ class _Waiting(Generic[CellT]):
 
 
 def play_cells(
-    play: Callable[[CellT], AnswerT],
-    batches: Iterable[Sequence[CellT]],
-    workers: int,
-    retries: int,
+    play: Callable[[CellT], AnswerT], batches: Iterable[Sequence[CellT]], workers: int, retries: int
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes and yield results, or `Lost`, as they finish."""
     waiting = _Waiting(batches, retries)

@@ -93,7 +93,9 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
     studies = {folder: load_study(folder) or Study() for folder in folders}
-    known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
+    known: list[tuple[Path, str]] = []
+    for folder, study in studies.items():
+        known += product([folder], study.columns())
     names = {}
     for folder, column in known:
         if label := folders[folder]:
@@ -122,12 +124,11 @@ def comparison_tables(
     policies = list(results.by("policy"))
     if len(policies) < 2:
         return []
-    worlds = results.by("world")
-    return [
-        *(_rates_table(world, rows.everything) for world, rows in worlds.items()),
-        *_differences_table(results.everything, policies),
-        *_levels_tables(results, levels or {}),
-    ]
+    tables = []
+    for world, rows in results.by("world").items():
+        tables.append(_rates_table(world, rows.everything))
+    tables += _differences_table(results.everything, policies)
+    return tables + _levels_tables(results, levels or {})
 
 
 def pass_at(results: Sequence[Result], k: int) -> list[Result]:
@@ -162,7 +163,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
             line += [cell(rates[k], key)]
         lines.append([*line, *quality(rows)])
     title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
-    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
+    return [(title, ["policy", "world", "arm", *map("pass@{}".format, ks), *QUALITY], lines)]
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
@@ -184,11 +185,14 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
     changes: dict[tuple[str, str, str], Interval] = {}
     compared: list[list[Result]] = []
     for (world, arm), rows in group_by(results, "world", "arm").items():
-        if all(row.policy != first for row in rows):
+        by_policy = group_by(rows, "policy")
+        if first not in by_policy:
             continue
         for (name,), change in differences(rows, (), "success", first, "policy").items():
             changes[str(name), world, arm] = change
-            compared.append([row for row in rows if row.policy in (first, name)])
+            compared.append(by_policy[first] + by_policy[name])
+    if not changes:
+        return []
     corrected = holm_by_key(changes)
     lines = []
     for (key, change), rows in zip(changes.items(), compared, strict=True):
@@ -200,19 +204,24 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
         f"the {len(changes)} differences of this table (Holm)"
     )
     header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over", *QUALITY]
-    return [(title, header, lines)] if lines else []
+    return [(title, header, lines)]
 
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
     sides: list[dict[object, str]] = [{}, {}]
     for row in played(rows):
-        key = row.context, row.horizon, row.seed, row.instance
-        sides[row.policy != one][key] = row.prompt
+        place = row.context, row.horizon, row.seed, row.instance
+        sides[row.policy != one][place] = row.prompt
     both = sides[0].keys() & sides[1].keys()
     if not both:
         return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"
-    others = sum(sides[0][key] != sides[1][key] for key in both if sides[0][key] and sides[1][key])
-    return f"{len(both)} instances" + (f"; {others} with other prompts" if others else "")
+    others = 0
+    for key in both:
+        first, second = sides[0][key], sides[1][key]
+        others += "" not in (first, second) and first != second
+    if not others:
+        return f"{len(both)} instances"
+    return f"{len(both)} instances; {others} with other prompts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +245,7 @@ def find_levels(
     rows = as_results(results).everything
     for (policy, world), each in group_by(rows, "policy", "world").items():
         bare = [row for row in each if not row.arm]
-        if all(row.missing for row in bare):
+        if not played(bare):
             raise ValueError(
                 f"{policy!r} has no episodes without oracles in {world}, so it has no comparison "
                 "size; also run the arm 'none'"
@@ -270,9 +279,8 @@ def _nearness(success: Interval, wanted: float) -> str:
 
 
 def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Table]:
-    played_bare = {(row.policy, row.world) for row in results if not row.arm}
-    rows = results.where(lambda row: (row.policy, row.world) in played_bare)
-    if len({row.horizon for row in rows}) < 2:
+    rows = results.with_bare_arm()
+    if len(group_by(rows, "horizon")) < 2:
         return []
     levels = find_levels(rows, by_world=by_world)
     levelled = level_horizons(rows, by_world=by_world)
@@ -283,32 +291,29 @@ def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Tabl
         line = [policy, world, f"{100 * wanted:.0f}", str(level.horizon), str(rate.count)]
         line += [percent(rate), _nearness(rate, wanted)]
         lines.append([*line, *quality(bare[policy, world])])
-    header = [
-        "policy",
-        "world",
-        "wanted",
-        "size",
-        "episodes",
-        "success rate without oracles",
-        "near",
-    ]
-    tables = [
-        ("Sizes at which policies succeed about equally often, %", [*header, *QUALITY], lines)
-    ]
+    title = "Sizes at which policies succeed about equally often, %"
+    header = ["policy", "world", "wanted", "size", "episodes", "success rate without oracles"]
+    return [(title, [*header, "near", *QUALITY], lines), *_levelled_effects(levelled)]
+
+
+def _levelled_effects(levelled: Results) -> list[Table]:
     changes: dict[Key, Interval] = {}
     for measure in ("success", "step_accuracy"):
         for (name, letter), change in effects(levelled, ("policy",), measure).items():
             changes[name, letter, measure] = change
+    if not changes:
+        return []
     corrected = holm_by_key(changes)
+    by_policy = group_by(levelled.everything, "policy")
     lines = []
     for key, change in changes.items():
         name, letter, metric = map(str, key)
         line = [name, INTERVENTIONS[letter], METRIC_NAMES[metric], str(change.count)]
         line += [percent(change, signed=True), p_value(corrected[key])]
-        lines.append([*line, *quality(row for row in levelled.everything if row.policy == name)])
+        lines.append([*line, *quality(by_policy[name])])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
         f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"
     )
     header = ["policy", "intervention", "metric", "pairs", "change", "p (Holm)", *QUALITY]
-    return [*tables, (title, header, lines)] if lines else tables
+    return [(title, header, lines)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
 from math import ceil
+from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
 from typing import Any, cast
@@ -31,6 +32,7 @@ from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.evaluation.scoring import (
     CELL,
     Result,
+    distinct,
     group_by,
     ordered_arms,
     ordered_contexts,
@@ -55,12 +57,7 @@ _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
 # Offset between neighbouring lines, in points.
 SHIFT = 1.5
-_POOLED = {
-    "horizon": "sizes",
-    "arm": "arms",
-    "context": "context strategies",
-    "world": "worlds",
-}
+_POOLED = {"horizon": "sizes", "arm": "arms", "context": "context strategies", "world": "worlds"}
 # Maximum number of cells named in a caption.
 _NAMED = 4
 _DPI = 200
@@ -91,23 +88,26 @@ def bar_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:
+    order = list(dict.fromkeys(names))
     arms = list(map(arm_label, ARMS))
-    known = arms if set(arms) & set(names) else []
-    order = list(dict.fromkeys([*known, *names]))
+    if not set(arms).isdisjoint(names):
+        order = list(dict.fromkeys([*arms, *names]))
     return {name: order.index(name) for name in names}
 
 
 def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
     """Label each pair of arm and context, omitting what all pairs share."""
     arms, contexts = ordered_arms(rows), ordered_contexts(rows)
-    there = {(row.arm, row.context) for row in rows}
+    there = distinct(rows, "arm", "context")
     names = {}
     for arm, context in product(arms, contexts):
-        name = arm_label(arm)
+        words = []
+        if len(arms) > 1 or len(contexts) == 1:
+            words.append(arm_label(arm))
         if len(contexts) > 1:
-            name = f"{name}, {context_label(context)}" if len(arms) > 1 else context_label(context)
+            words.append(context_label(context))
         if (arm, context) in there:
-            names[arm, context] = name
+            names[arm, context] = ", ".join(words)
     return names
 
 
@@ -139,7 +139,7 @@ def new_grid(
     columns: list[Sequence[Axes]] = []
     for block, column in product(range(blocks), range(across)):
         columns.append(list(axes[block * rows : (block + 1) * rows, column]))
-    for panel in [panel for column in columns[count:] for panel in column]:
+    for panel in chain(*columns[count:]):
         panel.remove()
     return figure, columns[:count]
 
@@ -179,8 +179,10 @@ def set_title(panel: Axes, text: str) -> None:
 
 def rows_height(names: Sequence[str], least: int = 1) -> float:
     """Return the height in inches of a panel with these row names."""
-    lines = max(fit(name, _NAMES).count("\n") + 1 for name in names) if names else 1
-    return (max(lines, least) * _LINE + 0.08) * max(len(names), 2)
+    lines = least
+    for name in names:
+        lines = max(lines, fit(name, _NAMES).count("\n") + 1)
+    return (lines * _LINE + 0.08) * max(len(names), 2)
 
 
 def name_rows(panel: Axes, names: Sequence[str]) -> None:
@@ -214,26 +216,13 @@ def add_caption(
     The figure averages over all fields of `Result` except the policy and `shown`.
     """
     results = as_results(results)
-    counts, samples = [], []
-    idle: dict[str, None] = {}
-    for rows in group_by(results, *CELL).values():
-        counts.append(len({row.seed for row in rows}))
-        samples.append(len(rows) // counts[-1])
-        idle |= dict.fromkeys(idle_wrappers(rows))
-    each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
-    parts = []
-    if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
-        names = [f"{name} ({model})" if model else name for name, model in models]
-        parts.append(f"policy: {', '.join(names)}")
-    parts.append(f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals")
+    parts = [*_policies(results), _sample_sizes(results)]
     if pooled := _pooled(results, shown):
         parts.append(f"means over {', '.join(pooled)}")
-    lacking = Counter((row.world, row.arm, row.context) for row in results.missing)
-    for (world, arm, context), count in lacking.most_common(_NAMED):
-        more = f", {context_label(context)}" if context != "none" else ""
-        parts.append(f"{world} ({arm_label(arm)}{more}) lacks {count} episodes")
-    if len(lacking) > _NAMED:
-        parts.append(f"{len(results.missing)} episodes are missing in all")
+    parts += _lacking(results)
+    idle: dict[str, None] = {}
+    for rows in group_by(results, *CELL).values():
+        idle |= dict.fromkeys(idle_wrappers(rows))
     if idle:
         parts.append(f"{', '.join(idle)} never acted in some cells")
     if over := sum(row.over_window for row in results):
@@ -241,7 +230,36 @@ def add_caption(
     if unreadable := sum(row.unreadable for row in results):
         share = unreadable / sum(row.replies for row in results)
         parts.append(f"{share:.1%} of the replies are unreadable")
-    add_note(figure, "; ".join([*parts, note] if note else parts))
+    add_note(figure, "; ".join(filter(None, [*parts, note])))
+
+
+def _policies(results: Results) -> Iterator[str]:
+    names = []
+    for name, model in distinct(results, "policy", "model"):
+        if name:
+            names.append(f"{name} ({model})" if model else name)
+    if names:
+        yield f"policy: {', '.join(names)}"
+
+
+def _sample_sizes(results: Results) -> str:
+    counts, samples = [], []
+    for rows in group_by(results, *CELL).values():
+        counts.append(len(distinct(rows, "seed")))
+        samples.append(len(rows) // counts[-1])
+    each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
+    return f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+
+
+def _lacking(results: Results) -> Iterator[str]:
+    lacking = Counter(map(attrgetter("world", "arm", "context"), results.missing))
+    for (world, arm, context), count in lacking.most_common(_NAMED):
+        label = arm_label(arm)
+        if context != "none":
+            label += f", {context_label(context)}"
+        yield f"{world} ({label}) lacks {count} episodes"
+    if len(lacking) > _NAMED:
+        yield f"{len(results.missing)} episodes are missing in all"
 
 
 @figure_style()
@@ -255,14 +273,14 @@ def add_note(figure: Figure, text: str) -> None:
 def _pooled(results: Results, shown: Sequence[str]) -> list[str]:
     parts = []
     for field, name in _POOLED.items():
-        within = ("policy",) if field == "world" else ("policy", "world")
+        within = ["policy"] if field == "world" else ["policy", "world"]
         groups = group_by(results, *within).values()
-        most = max(len({getattr(row, field) for row in rows}) for rows in groups)
+        most = max(len(distinct(rows, field)) for rows in groups)
         if field in shown or most == 1:
             continue
         text = f"{most} {name}"
         if field == "horizon":
-            sizes = {row.horizon for row in results}
+            sizes = distinct(results, "horizon")
             text += f" ({min(sizes)} to {max(sizes)})"
         parts.append(text)
     return parts
@@ -315,7 +333,7 @@ def draw_bars(
 
 def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarray, np.ndarray]:
     """Return the scaled values and the lengths of their error bars."""
-    ends = [(each.value, each.low, each.high) for each in intervals]
+    ends = list(map(attrgetter("value", "low", "high"), intervals))
     value, low, high = scale * np.array(ends).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)
 
@@ -329,14 +347,15 @@ def save(figure: Figure, path: Path) -> list[Path]:
         ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     }
     FigureCanvasAgg(figure)
+    paths = list(map(path.with_suffix, metadata))
     with rc_context({"svg.hashsalt": path.stem}):
         _make_drawable(figure)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout is final
-        for ending, stamps in metadata.items():
-            with replacing(path.with_suffix(ending)) as file:
-                figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=dict(stamps))
-    return [path.with_suffix(ending) for ending in metadata]
+        for place, stamps in zip(paths, metadata.values(), strict=True):
+            with replacing(place) as file:
+                figure.savefig(file, format=place.suffix[1:], dpi=_DPI, metadata=dict(stamps))
+    return paths
 
 
 def _make_drawable(figure: Figure) -> None:

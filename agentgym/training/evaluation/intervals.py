@@ -22,13 +22,15 @@ import numpy as np
 
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation.missing import Results, filled
-from agentgym.training.evaluation.scoring import Result, played
+from agentgym.training.evaluation.scoring import Result, distinct, played
 from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_zero, rate
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
 # A weighted sum of rates, as (weight, episodes) pairs.
 Terms = Sequence[tuple[float, Sequence[Result]]]
+# The episodes with an intervention, and those without it.
+_Sides = tuple[Sequence[Result], Sequence[Result]]
 _Cells = dict[tuple[str, str, int], dict[int, float]]  # (policy, world, size) -> seed -> mean
 
 TOKENS = (
@@ -39,12 +41,14 @@ TOKENS = (
 COUNTS = (*TOKENS, "edits", "calls")
 # If two policies share no instances, one policy's world names get this suffix.
 _ELSEWHERE = "elsewhere"
+_SIZE = ("world", "arm", "context", "axis", "horizon")
 
 
 def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
     def value(row: Result) -> tuple[float, float] | None:
-        count = getattr(row, chances)
-        return (getattr(row, hits) / count, 1 / count) if count else None
+        if count := getattr(row, chances):
+            return getattr(row, hits) / count, 1 / count
+        return None
 
     return value
 
@@ -90,7 +94,7 @@ def _with_bounds(estimate: Interval, rows: Sequence[Result], metric: str) -> Int
     missing = len(rows) - len(played(rows))
     if not missing or metric in COUNTS:
         return estimate
-    worst, best = (_mean(filled(rows, hits), metric) for hits in (0, 1))
+    worst, best = _mean(filled(rows, 0), metric), _mean(filled(rows, 1), metric)
     return replace(estimate, missing=missing, worst=worst, best=best)
 
 
@@ -121,8 +125,8 @@ def differences(
             )
         for (arm,), side in arms.items():
             if arm != baseline:
-                contrast = [(1.0, side), (-1.0, arms[baseline,])]
-                if interval := _mean_contrast([contrast], (factor,), metric):
+                pair = side, arms[baseline,]
+                if interval := _mean_difference([pair], factor, metric):
                     intervals[*key, arm] = interval
     return intervals
 
@@ -140,10 +144,10 @@ def effects(
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
         for letter, pairs in pairs_of.items():
-            contrasts = []
+            sides = []
             for without, having in pairs:
-                contrasts.append([(1.0, arms.get((having,), [])), (-1.0, arms.get((without,), []))])
-            if interval := _mean_contrast(contrasts, ("arm",), metric):
+                sides.append((arms.get((having,), []), arms.get((without,), [])))
+            if interval := _mean_difference(sides, "arm", metric):
                 intervals[*key, letter] = interval
     return intervals
 
@@ -157,43 +161,46 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
         raise ValueError("there are no results to summarize; run an ablation first")
     groups: dict[Key, list[Result]] = {}
     for row in rows:
-        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
+        groups.setdefault(_key(row, by), []).append(row)
     return groups
 
 
-def _mean_contrast(
-    contrasts: Sequence[Terms], factors: Sequence[str], metric: str
-) -> Interval | None:
-    complete: list[tuple[float, Sequence[Result]]] = []
-    pairs = 0
-    for contrast in contrasts:
-        common = _shared([played(side) for _, side in contrast], factors)
-        if common[0]:
-            complete += zip((weight for weight, _ in contrast), common, strict=True)
-            pairs += len({_size(row, "seed", "instance", "policy") for row in common[0]})
-    if not complete:
+def _key(row: Result, fields: Iterable[str]) -> Key:
+    return tuple(getattr(row, name) for name in fields)
+
+
+def _mean_difference(sides: Sequence[_Sides], factor: str, metric: str) -> Interval | None:
+    terms: list[tuple[float, Sequence[Result]]] = []
+    count = 0
+    for after, before in sides:
+        one, two = _shared(played(after), played(before), factor)
+        if one:
+            terms += [(1.0, one), (-1.0, two)]
+            count += len(distinct(one, *_SIZE, "seed", "instance", "policy"))
+    if not terms:
         return None
-    used = len(complete) // len(contrasts[0])
-    estimate = _estimate([(weight / used, rows) for weight, rows in complete], metric)
-    return replace(estimate, count=pairs)
+    used = len(terms) / 2
+    estimate = _estimate([(weight / used, rows) for weight, rows in terms], metric)
+    return replace(estimate, count=count)
 
 
-def _size(row: Result, *more: str) -> Key:
-    names = ("world", "arm", "context", "axis", "horizon", *more)
-    return tuple(getattr(row, name) for name in names)
-
-
-def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
+def _shared(after: Sequence[Result], before: Sequence[Result], factor: str) -> _Sides:
     """Keep the instances that both sides played; if there are none, compare policies unpaired."""
-    names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
-    instance = attrgetter(*sorted(names))
-    common = set.intersection(*(set(map(instance, side)) for side in sides))
-    if common or tuple(factors) != ("policy",):
-        return [[row for row in side if instance(row) in common] for side in sides]
-    sizes = set.intersection(*(set(map(_size, side)) for side in sides))
-    after, before = ([row for row in side if _size(row) in sizes] for side in sides)
+    names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - {factor}
+    one, two = _alike(after, before, attrgetter(*sorted(names)))
+    if one or factor != "policy":
+        return one, two
+    one, two = _alike(after, before, attrgetter(*_SIZE))
     # Equal seeds form one cluster only if they denote the same instance.
-    return [[replace(row, world=f"{row.world} {_ELSEWHERE}") for row in after], before]
+    return [replace(row, world=f"{row.world} {_ELSEWHERE}") for row in one], two
+
+
+def _alike(
+    one: Sequence[Result], two: Sequence[Result], key: Callable[[Result], object]
+) -> tuple[list[Result], list[Result]]:
+    """Keep the episodes whose key occurs on both sides."""
+    common = set(map(key, one)) & set(map(key, two))
+    return [row for row in one if key(row) in common], [row for row in two if key(row) in common]
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
@@ -206,7 +213,7 @@ def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
 
     first_with: dict[Key, Key] = {}
     for row in rows:
-        node = tuple(getattr(row, name) for name in fields)
+        node = _key(row, fields)
         parents.setdefault(node, node)
         if row.opening:
             other = first_with.setdefault((row.policy, row.world, row.opening), node)
@@ -217,7 +224,9 @@ def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
 
 def _estimate(terms: Terms, metric: str) -> Interval:
     """Return a weighted sum of rates with its interval; worlds with one cluster share a stratum."""
-    everything = [row for _, rows in terms for row in rows]
+    everything: list[Result] = []
+    for _, rows in terms:
+        everything += rows
     cluster_of = _clusters(everything, "world", "seed")
     draw_of = _clusters(everything, "world", "horizon", "seed")
     clusters = sorted(set(cluster_of.values()))
@@ -239,12 +248,11 @@ def _estimate(terms: Terms, metric: str) -> Interval:
                 shift = weight * (value - middle) / (len(cell) * len(cells))
                 shifts[column[cluster_of[world, seed]]] += shift
     # Worlds that have only one cluster are merged into one stratum.
-    single = sum(count == 1 for count in sizes.values())
+    single = list(sizes.values()).count(1)
     factors = []
     for name, _ in clusters:
-        own = sizes[str(name)]
-        size = own if own > 1 else single
-        factors.append(_unbias(size, len(clusters)))
+        size = sizes[str(name)]
+        factors.append(_unbias(single if size == 1 else size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
     # If a few episodes dominate a mean, they limit the degrees of freedom.
@@ -285,7 +293,8 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
     for cell, by_seed in values.items():
         means[cell] = {}
         for seed, some in by_seed.items():
-            means[cell][seed] = fmean(value for value, _ in some)
+            shares, changes = zip(*some, strict=True)
+            means[cell][seed] = fmean(shares)
             # If one of n samples changes by d, the instance's mean changes by d/n.
-            steps.append(fmean(step for _, step in some) / len(some))
+            steps.append(fmean(changes) / len(some))
     return means

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from agentgym.training.evaluation.ablation import Cell
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
+from agentgym.training.evaluation.scoring import CELL, Result, distinct, group_by, played
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
 # Maximum number of cells that a note lists.
@@ -31,6 +32,11 @@ class Results(list[Result]):
         """Return the episodes, played or missing, for which `keep` is true."""
         return Results(filter(keep, self), filter(keep, self.missing))
 
+    def with_bare_arm(self) -> Results:
+        """Return the episodes of the policies and worlds that were played without oracles."""
+        bare = {(row.policy, row.world) for row in self if not row.arm}
+        return self.where(lambda row: (row.policy, row.world) in bare)
+
     def by(self, field: str) -> dict[str, Results]:
         """Group the episodes by a field, keeping their order."""
         played, missing = group_by(self, field), group_by(self.missing, field)
@@ -41,7 +47,7 @@ class Results(list[Result]):
 
     def notes(self) -> list[str]:
         """Return remarks on missing episodes and idle strategies."""
-        return [*_missing_note(self), *_window_note(self), *_idle_notes(self)]
+        return list(_notes(self))
 
 
 def as_results(results: Sequence[Result]) -> Results:
@@ -55,12 +61,12 @@ def as_results(results: Sequence[Result]) -> Results:
 
 def _absent(results: Sequence[Result]) -> Iterator[Result]:
     for rows in group_by(results, "policy", "world", "axis").values():
-        there = {(row.arm, row.context, row.horizon, row.seed, row.sample) for row in rows}
-        shapes = dict.fromkeys((row.arm, row.context) for row in rows)
-        instances = {(row.horizon, row.seed, row.sample): row for row in rows}
-        for arm, context in shapes:
-            for (horizon, seed, sample), row in instances.items():
+        there = set(distinct(rows, "arm", "context", "horizon", "seed", "sample"))
+        instances = group_by(rows, "horizon", "seed", "sample")
+        for arm, context in distinct(rows, "arm", "context"):
+            for (horizon, seed, sample), some in instances.items():
                 if (arm, context, horizon, seed, sample) not in there:
+                    row = some[-1]
                     cell = Cell(row.world, arm, context, horizon, seed, sample, row.policy)
                     yield missing_result(cell, row.axis, row.instance)
 
@@ -83,7 +89,7 @@ def describe_missing(rows: Iterable[Result]) -> str:
     return ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) or "0"
 
 
-def _missing_note(results: Results) -> Iterator[str]:
+def _notes(results: Results) -> Iterator[str]:
     if results.missing:
         yield (
             f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
@@ -91,17 +97,11 @@ def _missing_note(results: Results) -> Iterator[str]:
             "rates that the missing episodes could move beyond their interval show bounds, with all "
             f"of them failed and all solved; they belong to {_cells(results.missing)}"
         )
-
-
-def _window_note(results: Results) -> Iterator[str]:
     if over := [row for row in results if row.over_window]:
         yield (
             f"{len(over)} episodes outgrew the model's context window and count as failures: "
             f"{_cells(over)}"
         )
-
-
-def _idle_notes(results: Results) -> Iterator[str]:
     idle: dict[str, list[Result]] = {}
     for rows in group_by(results, *CELL).values():
         for name in idle_wrappers(rows):
@@ -112,17 +112,18 @@ def _idle_notes(results: Results) -> Iterator[str]:
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:
     """Return the context wrappers that never edited anything."""
-    names = [set(row.idle) for row in played(rows)]
-    return sorted(set.intersection(*names)) if names else []
+    there = played(rows)
+    if not there:
+        return []
+    return sorted(set(there[0].idle).intersection(*map(attrgetter("idle"), there)))
 
 
 def _cells(rows: Iterable[Result]) -> str:
     parts = []
     for cell, some in group_by(rows, *CELL).items():
         policy, world, arm, context, horizon = cell
-        name = f"{policy}: " if policy else ""
-        parts.append(
-            f"{name}{world}, arm {arm or 'none'}, context {context}, size {horizon} ({len(some)})"
-        )
-    rest = f"; and {len(parts) - _SHOWN} more cells" if len(parts) > _SHOWN else ""
-    return "; ".join(parts[:_SHOWN]) + rest
+        text = f"{world}, arm {arm or 'none'}, context {context}, size {horizon} ({len(some)})"
+        parts.append(f"{policy}: {text}" if policy else text)
+    if len(parts) > _SHOWN:
+        parts[_SHOWN:] = [f"and {len(parts) - _SHOWN} more cells"]
+    return "; ".join(parts)

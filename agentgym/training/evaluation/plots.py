@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import gymnasium
@@ -34,12 +35,7 @@ from agentgym.training.evaluation.drawing import (
 from agentgym.training.evaluation.intervals import Key, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.registry import figure_style
-from agentgym.training.evaluation.scoring import (
-    Result,
-    group_by,
-    ordered_arms,
-    ordered_contexts,
-)
+from agentgym.training.evaluation.scoring import Result, group_by, ordered_arms, ordered_contexts
 from agentgym.training.evaluation.statistics import NO_DATA, Interval
 from agentgym.training.evaluation.tables import INTERVENTIONS, arm_label, context_label
 from agentgym.world.world import load_world
@@ -84,7 +80,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     Each world has a column with one panel per arm. With a single horizon, all arms share a panel.
     """
     results = as_results(results)
-    if len({row.horizon for row in results.everything}) == 1:
+    if len(group_by(results.everything, "horizon")) == 1:
         return _single_horizon_figure(results)
     worlds = group_by(results.everything, "world")
     arms = ordered_arms(results.everything)
@@ -111,9 +107,8 @@ def _single_horizon_figure(results: Results) -> Figure:
     figure, columns = new_grid(len(worlds), 1, rows_height(names))
     for (panel,), (world, rows) in zip(columns, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.15, 0.15), _LINES.items(), strict=True):
-            rates = summarize(rows, ("arm",), metric)
-            places = [place for place, arm in enumerate(arms) if (arm,) in rates]
-            values, errors = bounds([rates[arms[place],] for place in places])
+            places, intervals = _existing(summarize(rows, ("arm",), metric), zip(arms))
+            values, errors = bounds(intervals)
             shifted = [place + shift for place in places]
             panel.errorbar(values, shifted, xerr=errors, **{**style, "linestyle": "none"})
         name_rows(panel, names)
@@ -125,18 +120,29 @@ def _single_horizon_figure(results: Results) -> Figure:
     return figure
 
 
+def _existing(
+    intervals: Mapping[Key, Interval], keys: Iterable[Key]
+) -> tuple[list[int], list[Interval]]:
+    """Return the places of the keys that have an interval, and these intervals."""
+    places, found = [], []
+    for place, key in enumerate(keys):
+        if key in intervals:
+            places.append(place)
+            found.append(intervals[key])
+    return places, found
+
+
 @figure_style()
 def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw the effects on success rate and step accuracy by intervention and world (figure 6b)."""
     results = as_results(results)
     worlds = group_by(results.everything, "world")
-    changes = {metric: effects(results, ("world",), metric) for metric in METRICS}
-    letters = [each for each in INTERVENTIONS if any(key[1] == each for key in changes["success"])]
+    changes, letters = _changes(results, "world")
     names = [INTERVENTIONS[letter] for letter in letters]
     figure, columns = new_grid(len(worlds), 1, rows_height(names, 2))
     for (panel,), world in zip(columns, worlds, strict=True):
         set_title(panel, world)
-        _draw_changes(panel, changes, [(world, letter) for letter in letters], names)
+        _draw_changes(panel, changes, list(product([world], letters)), names)
     _finish_changes(figure, results, ("world", "arm"), note)
     return figure
 
@@ -150,9 +156,9 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     height = rows_height(list(map(arm_label, arms)))
     figure, columns = new_grid(len(worlds), len(policies), height)
     for panels, (world, own) in zip(columns, worlds.items(), strict=True):
+        by_policy = group_by(own, "policy")
         for panel, policy in zip(panels, policies, strict=True):
-            rows = [row for row in own if row.policy == policy]
-            _draw_rates(panel, rows, arms)
+            _draw_rates(panel, by_policy.get(policy, ()), arms)
             panel.tick_params(labelbottom=panel is panels[-1])
             if len(policies) > 1 and in_first_column(panel):
                 panel.set_ylabel(fit(policy, height))
@@ -167,8 +173,8 @@ def arms_figure(results: Sequence[Result]) -> Figure:
 def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> None:
     names = list(map(arm_label, arms))
     rates = summarize(rows, ("arm",), "success") if rows else {}
-    places = [place for place, arm in enumerate(arms) if (arm,) in rates and rates[arm,].count]
-    intervals = [rates[arms[place],] for place in places]
+    measured = {key: rate for key, rate in rates.items() if rate.count}
+    places, intervals = _existing(measured, zip(arms))
     styles = bar_styles(names)
     draw_bars(panel, places, intervals, [styles[names[place]] for place in places])
     name_rows(panel, names)
@@ -185,14 +191,20 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw intervention effects by policy, averaged over worlds (figure 6a)."""
     results = as_results(results)
     policies = list(results.by("policy"))
-    changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}
-    letters = [each for each in INTERVENTIONS if any(key[1] == each for key in changes["success"])]
+    changes, letters = _changes(results, "policy")
     figure, columns = new_grid(max(1, len(letters)), 1, rows_height(policies, 2))
     for (panel,), letter in zip(columns, letters, strict=False):
         set_title(panel, INTERVENTIONS[letter])
-        _draw_changes(panel, changes, [(name, letter) for name in policies], policies)
+        _draw_changes(panel, changes, list(product(policies, [letter])), policies)
     _finish_changes(figure, results, ("arm",), note)
     return figure
+
+
+def _changes(results: Results, field: str) -> tuple[dict[str, dict[Key, Interval]], list[str]]:
+    """Return each metric's effects by `field` and intervention, and the interventions in order."""
+    changes = {metric: effects(results, (field,), metric) for metric in METRICS}
+    found = {key[1] for key in changes["success"]}
+    return changes, [letter for letter in INTERVENTIONS if letter in found]
 
 
 def _draw_changes(
@@ -203,10 +215,10 @@ def _draw_changes(
 ) -> None:
     panel.axvline(0, color=rcParams["axes.edgecolor"], linewidth=0.6)
     for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-        there = [(place + side, key) for place, key in enumerate(keys) if key in changes[metric]]
-        intervals = [changes[metric][key] for _, key in there]
+        places, intervals = _existing(changes[metric], keys)
+        shifted = [place + side for place in places]
         style = {"facecolor": colour, "edgecolor": colour}
-        draw_bars(panel, [place for place, _ in there], intervals, [style] * len(there), 0.34)
+        draw_bars(panel, shifted, intervals, [style] * len(places), 0.34)
     name_rows(panel, names)
     panel.set_xlabel(fit("change (percentage points)", panel_width(panel)))
 
@@ -232,10 +244,10 @@ def _axis_label(row: Result) -> str:
 
 
 def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
-    horizons = sorted({row.horizon for row in rows})
+    horizons = sorted(group_by(rows, "horizon"))
     if arm:
         bare = summarize(rows, ("arm", "horizon"), "success")
-        reference = [100 * bare["", h].value if ("", h) in bare else np.nan for h in horizons]
+        reference = [100 * bare.get(("", h), NO_DATA).value for h in horizons]
         panel.plot(horizons, reference, color="#999999", linestyle=":", zorder=1)
     for side, (metric, style) in zip((-1, 1), _LINES.items(), strict=True):
         rates = summarize(rows, ("arm", "horizon"), metric)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.machinery import all_suffixes
-from itertools import product
+from itertools import accumulate, chain, product
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,10 @@ def _identity(config: PolicyConfig, policy: Policy | None = None) -> dict[str, A
     if config.seats:
         return facts
     if config.is_model:
-        folder = Path(config.name)
-        facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
-        facts["files"] = _hash_files(sorted({f for name in _WEIGHTS for f in folder.glob(name)}))
+        sampler = facts["sampler"] = asdict(config.model)
+        for name in _SPEED_ONLY:
+            del sampler[name]
+        facts["files"] = _weights_digest(Path(config.name))
     elif config.module:
         facts["modules"] = module_digests(config.module)
     elif config.name.startswith(f"{IN_MEMORY}:") and policy is not None:
@@ -88,9 +89,12 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
     return replace(config, name=f"{IN_MEMORY}:{name}", label=config.label or name)
 
 
-def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Describe the first difference between provenances, ignoring patch versions, or return ""."""
-    for name in [*kept, *found]:
+def difference(kept: Mapping[str, Any], found: Mapping[str, Any], names: Iterable[str] = ()) -> str:
+    """Describe the first difference between provenances, ignoring patch versions, or return "".
+
+    `names` are the facts to compare, by default all.
+    """
+    for name in names or [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
             continue
         old, new = _fact(kept, name), _fact(found, name)
@@ -141,7 +145,7 @@ def world_digest(world: str) -> str:
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
-    first = [_hash_file(own, own.stat().st_mtime_ns)] if own else []
+    first = [_hash_file(own)] if own else []
     return digest([first, module_digests(module)])[:_SHOWN]
 
 
@@ -155,19 +159,11 @@ def module_digests(module: str) -> dict[str, str]:
         if name in files or file is None or _is_installed(file):
             continue
         files[name] = file
-        waiting += _parents(name)
+        waiting += accumulate(name.split(".")[:-1], "{}.{}".format)  # the packages around it
         if file.suffix == ".py":
             waiting += _imports(file, name)
     files.pop("__main__", None)  # scripts change between runs
-    digests = {}
-    for name, file in sorted(files.items()):
-        digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
-    return digests
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:k]) for k in range(1, len(parts))]
+    return {name: _hash_file(file)[:_SHOWN] for name, file in sorted(files.items())}
 
 
 def _file_of(name: str) -> Path | None:
@@ -194,18 +190,26 @@ def _imports(file: Path, module: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            parts = [*(above if node.level else ()), *(node.module or "").split(".")]
+            parts = (node.module or "").split(".")
+            if node.level:
+                above = package.split(".")
+                parts = above[: len(above) - node.level + 1] + parts
             base = ".".join(filter(None, parts))
             yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)  # perhaps submodules
+            for alias in node.names:
+                yield f"{base}.{alias.name}"  # perhaps a submodule
 
 
-def _hash_files(files: Iterable[Path]) -> str:
-    return digest([[file.name, _hash_file(file, file.stat().st_mtime_ns)] for file in files])
+def _weights_digest(folder: Path) -> str:
+    files = set(chain(*map(folder.glob, _WEIGHTS)))
+    return digest([[file.name, _hash_file(file)] for file in sorted(files)])
+
+
+def _hash_file(file: Path) -> str:
+    return _hash_version(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1_024)  # model files are large
-def _hash_file(file: Path, written: int) -> str:
+def _hash_version(file: Path, written: int) -> str:
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()

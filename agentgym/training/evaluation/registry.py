@@ -115,4 +115,7 @@ def papers() -> list[Paper]:
 
 def presets() -> dict[str, Mapping[str, Any]]:
     """Return the presets of all papers, as arguments of `Ablation`."""
-    return {name: settings for paper in papers() for name, settings in paper.presets.items()}
+    found: dict[str, Mapping[str, Any]] = {}
+    for paper in papers():
+        found.update(paper.presets)
+    return found

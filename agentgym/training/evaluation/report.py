@@ -6,26 +6,22 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
-from agentgym.training.evaluation.intervals import (
-    PAIRS,
-    Key,
-    differences,
-    effects,
-    summarize,
-)
+from agentgym.training.evaluation.intervals import PAIRS, Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import (
     CELL,
     Result,
+    distinct,
     group_by,
     ordered_arms,
     ordered_contexts,
@@ -98,13 +94,13 @@ def _tables_of_one(results: Results) -> list[Table]:
     arms, contexts, cells, seats = [], [], [], []
     for paper, rows in _by_paper(results):
         (headlines if paper.headline else of_papers).extend(paper.tables(rows))
-    managed, arms_differ = _managed(results), len({row.arm for row in results.everything}) > 1
+    managed, arms_differ = _managed(results), len(distinct(results.everything, "arm")) > 1
     for world, each in results.by("world").items():
         if arms_differ or not managed:
             arms.append(_arms_table(world, each.everything))
         if managed:
             contexts.append(_contexts_table(world, each.everything))
-        if managed and arms_differ and len({row.context for row in each.everything}) > 1:
+        if managed and arms_differ and len(distinct(each.everything, "context")) > 1:
             cells.append(_cells_table(world, each.everything))
         seats += _seats_table(world, each)
     return [
@@ -116,10 +112,10 @@ def _tables_of_one(results: Results) -> list[Table]:
 
 
 def _seats_table(world: str, results: Results) -> list[Table]:
-    duels = [row for row in results if "winners" in (row.report or {}).get("team", {})]
+    duels = [row for row in results if "winners" in _team(row)]
     lines = []
     for arm, rows in group_by(duels, "arm").items():
-        teams = [(row.report or {})["team"] for row in rows]
+        teams = list(map(_team, rows))
         for seat in teams[0]["rewards"]:
             outcomes = Counter(seat_outcomes(team)[seat] for team in teams)
             shares = [percent(wilson(outcomes[each], len(teams))) for each in OUTCOMES]
@@ -131,10 +127,14 @@ def _seats_table(world: str, results: Results) -> list[Table]:
     return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
 
 
+def _team(row: Result) -> dict[str, Any]:
+    return dict((row.report or {}).get("team", {}))
+
+
 def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
     parts, graded = [], False
     for games in group_by(rows, "seed").values():
-        rewards = [(row.report or {})["team"]["rewards"][seat] for row in games]
+        rewards = [_team(row)["rewards"][seat] for row in games]
         parts.append(fmean(rewards))
         graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
     mean = fmean(parts)
@@ -158,7 +158,8 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     for ending, own in _by_policy(drawn).items():
         for paper, rows in _by_paper(own):
             for name, draw in paper.figures.items():
-                figures[_with_ending(name, ending)] = draw(rows)
+                file = Path(name)
+                figures[f"{file.stem}{ending}{file.suffix}"] = draw(rows)
     paths = [out / "results.jsonl", out / "summary.md"]
     for name, figure in figures.items():
         paths += drawing.save(figure, out / name)
@@ -171,12 +172,11 @@ def _figures(results: Results) -> dict[str, Figure]:
     figures = {"arms.png": plots.arms_figure(results)}
     policies = _by_policy(results)
     for ending, rows in policies.items():
-        if len({row.horizon for row in rows.everything}) > 1:
+        if len(distinct(rows.everything, "horizon")) > 1:
             figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
         if _managed(rows):
             figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
-    levelled = levelled_results(results) if len(policies) > 1 else Results()
-    if levelled:
+    if len(policies) > 1 and (levelled := levelled_results(results)):
         figures["levelled.png"] = plots.levelled_figure(levelled, _LEVELLED)
         figures["interventions.png"] = plots.interventions_figure(levelled, _LEVELLED)
     else:
@@ -185,7 +185,7 @@ def _figures(results: Results) -> dict[str, Figure]:
 
 
 def _with_short_names(results: Results) -> Results:
-    names = policy_names(dict.fromkeys(row.policy for row in results.everything))
+    names = policy_names(distinct(results.everything, "policy"))
 
     def rename(row: Result) -> Result:
         model = policy_names([row.model])[row.model]
@@ -202,32 +202,33 @@ def _by_policy(results: Results) -> dict[str, Results]:
     return {f"-{place}": rows for place, rows in enumerate(policies, 1)}
 
 
-def _with_ending(name: str, ending: str) -> str:
-    path = Path(name)
-    return f"{path.stem}{ending}{path.suffix}"
-
-
 def levelled_results(results: Sequence[Result]) -> Results:
     """Return the episodes at the sizes at which papers compare policies."""
-    results = as_results(results)
-    bare = {(row.policy, row.world) for row in results if not row.arm}
-    rows = results.where(lambda row: (row.policy, row.world) in bare)
-    levelled = level_horizons(rows, by_world=paper_levels()) if rows else Results()
-    return levelled if levelled and effects(levelled, ("policy",), "success") else Results()
+    rows = as_results(results).with_bare_arm()
+    if rows:
+        levelled = level_horizons(rows, by_world=paper_levels())
+        if levelled and effects(levelled, ("policy",), "success"):
+            return levelled
+    return Results()
 
 
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
     parts = []
     for paper in papers():
-        worlds = {row.world for row in results if paper.applies(row)}
-        rows = results.where(
-            lambda row, paper=paper, worlds=worlds: (  # type: ignore[misc]
-                row.world in worlds if row.missing or row.over_window else paper.applies(row)
-            )
-        )
-        if rows:
+        if rows := _rows_of(paper, results):
             parts.append((paper, rows))
     return parts
+
+
+def _rows_of(paper: Paper, results: Results) -> Results:
+    worlds = distinct(filter(paper.applies, results), "world")
+
+    def belongs(row: Result) -> bool:
+        if row.missing or row.over_window:
+            return row.world in worlds
+        return paper.applies(row)
+
+    return results.where(belongs)
 
 
 def _arms_table(world: str, rows: Sequence[Result]) -> Table:
@@ -336,7 +337,7 @@ def _effects_table(
         for metric in metrics:
             key = metric, world, name
             line += [percent(changes[key], signed=True), p_value(corrected[key])]
-        arms = {arm for pair in pairs_of[str(name)] for arm in pair}
+        arms = set(chain(*pairs_of[str(name)]))
         rows = [row for row in results.everything if row.world == world and row.arm in arms]
         lines.append([*line, *quality(rows)])
     title = (

@@ -87,11 +87,13 @@ def score(trajectory: Trajectory) -> Result:
     over_window = is_over_window(trajectory)
     _check_scorable(trajectory, over_window)
     infos = [step.info for step in trajectory.steps]
-    labelled = [info for info in infos if info.get("optimal") is not None]
-    alive = [info for info in labelled if info["alive"]]
-    calls = 0
+    labelled, alive, calls = [], [], 0
     for info in infos:
         calls += info["detail"]["calls"] + len(info["detail"].get("nested", ()))
+        if info.get("optimal") is not None:
+            labelled.append(info["optimal"])
+            if info["alive"]:
+                alive.append(info["optimal"])
     prompt = opening = ""
     if trajectory.steps:
         prompt = hash_prompt(trajectory.steps[0].chat)
@@ -104,9 +106,9 @@ def score(trajectory: Trajectory) -> Result:
         seed=trajectory.seed,
         success=0.0 if over_window else _success(infos[-1]),
         steps=len(labelled),
-        optimal=sum(info["optimal"] for info in labelled),
+        optimal=sum(labelled),
         alive=len(alive),
-        alive_optimal=sum(info["optimal"] for info in alive),
+        alive_optimal=sum(alive),
         context=labels.get("context", "none"),
         usage=usage(trajectory),
         report=infos[-1]["detail"].get("report") if infos else None,
@@ -163,12 +165,15 @@ def is_unreadable(info: Mapping[str, Any]) -> bool:
 
 
 def _idle(trajectory: Trajectory) -> tuple[str, ...]:
-    acted: set[str] = set()
+    ignored = set(_NO_EDITORS)
     for step in trajectory.steps:
-        acted.update(edit["strategy"] for edit in step.info.get("context", {}).get("edits", ()))
-    wrappers = json.loads(trajectory.spec).get("additional_wrappers") or ()
-    editors = [each["name"] for each in wrappers if (each["kwargs"] or {}).get("budget")]
-    return tuple(name for name in editors if name not in acted | _NO_EDITORS)
+        edits = step.info.get("context", {}).get("edits", ())
+        ignored.update(edit["strategy"] for edit in edits)
+    idle = []
+    for each in json.loads(trajectory.spec).get("additional_wrappers") or ():
+        if (each["kwargs"] or {}).get("budget") and each["name"] not in ignored:
+            idle.append(each["name"])
+    return tuple(idle)
 
 
 def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
@@ -182,7 +187,9 @@ def hash_prompt(chat: Chat) -> str:
     messages = []
     for message in chat.messages:
         data = message.to_dict()
-        messages.append({name: data[name] for name in data.keys() - {"id", "moment", "call_id"}})
+        for name in ("id", "moment", "call_id"):
+            data.pop(name, None)
+        messages.append(data)
     return digest([messages, list(chat.tools)])
 
 
@@ -209,6 +216,11 @@ def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]
     return groups
 
 
+def distinct(results: Iterable[Result], *fields: str) -> list[Any]:
+    """Return the distinct values of one or more fields, keeping their order."""
+    return list(dict.fromkeys(map(attrgetter(*fields), results)))
+
+
 def played(rows: Iterable[Result]) -> list[Result]:
     """Return the episodes that are not missing."""
     return [row for row in rows if not row.missing]
@@ -216,7 +228,7 @@ def played(rows: Iterable[Result]) -> list[Result]:
 
 def ordered_arms(results: Iterable[Result]) -> list[str]:
     """Return the arms in the papers' order."""
-    return sort_arms(row.arm for row in results)
+    return sort_arms(distinct(results, "arm"))
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
@@ -224,9 +236,9 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
     def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
-        return len(names), [strategies().index(name) for name in names], context
+        return len(names), list(map(strategies().index, names)), context
 
-    return sorted({row.context for row in results}, key=place)
+    return sorted(distinct(results, "context"), key=place)
 
 
 def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
@@ -244,9 +256,8 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
     """Yield a line about omitted failures, if there are any."""
-    causes = Counter(trajectory.failure for trajectory in trajectories if trajectory.failure)
-    if causes:
-        cause, count = causes.most_common(1)[0]
+    causes = Counter(filter(None, map(attrgetter("failure"), trajectories)))
+    for cause, count in causes.most_common(1):
         yield (
             f"excluded {causes.total()} episodes that do not measure the policy; {count} of "
             f"them: {cause}"
@@ -266,9 +277,12 @@ def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] 
 
 
 def _success_against(trajectory: Trajectory, opponents: Collection[str]) -> float:
-    outcomes = trajectory.outcomes() if opponents else {}
-    own = [outcome == "won" for agent, outcome in outcomes.items() if agent not in opponents]
-    return float(any(own) if own else trajectory.steps[-1].info["success"])
+    if opponents:
+        outcomes = trajectory.outcomes()
+        own = [outcomes[agent] for agent in outcomes if agent not in opponents]
+        if own:
+            return float("won" in own)
+    return float(trajectory.steps[-1].info["success"])
 
 
 def evaluate(

@@ -81,10 +81,10 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     `freedom` is the degrees of freedom of the variance. The effective number of episodes is
     `draws` if no variance is observed, and at most `most` otherwise.
     """
-    count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
+    variance = float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
     # If the share is 0 or 1, or there is one cluster, no variance is observed; assume independence.
-    one_each = draws == count and np.allclose(parts, np.round(parts))
+    one_each = draws == len(parts) and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = min(most, value * (1 - value) / variance), t_quantile(freedom)
     return _score_interval(value, size, quantile)
@@ -106,13 +106,15 @@ def around_zero(
         error = float(padded.std()) / sqrt(len(padded))
     else:
         middle = total
-        error = sqrt(
-            max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
-        )
+        variance = float(padded.var()) / (len(padded) - 1)
+        if len(parts) > 1:
+            variance = max(float(parts.var()) / (len(parts) - 1), variance)
+        error = sqrt(variance)
     if not error:  # all values are equal
         return Interval(total, total, total, 1.0)
     half = t_quantile(freedom) * error
-    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
+    low = max(-bound, min(middle - half, total))
+    high = min(bound, max(middle + half, total))
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
@@ -161,4 +163,5 @@ def _score_interval(share: float, trials: float, quantile: float) -> Interval:
     spread = share * (1 - share) / trials + square / (4 * trials**2)
     half = quantile * sqrt(spread) / (1 + square / trials)
     # Rounding must not put a share of 0 or 1 outside the interval.
-    return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))
+    low, high = min(share, middle - half), max(share, middle + half)
+    return Interval(share, max(0.0, low), min(1.0, high))

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -50,13 +51,11 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     with RunLock(out):
         study = load_study(out)
         grown = (study or Study()).grown(ablation, played_by, out)
-        if study is None:
-            strays = (trajectory for trajectory in log if not grown.holds(trajectory))
-            if (stray := next(strays, None)) is not None:
-                raise ValueError(
-                    f"{log.path} contains an episode of another ablation ({stray.labels}, seed "
-                    f"{stray.seed}); choose another folder, or delete this one"
-                )
+        if study is None and (stray := next(filterfalse(grown.holds, log), None)):
+            raise ValueError(
+                f"{log.path} contains an episode of another ablation ({stray.labels}, seed "
+                f"{stray.seed}); choose another folder, or delete this one"
+            )
         if grown != study:
             write_text(out / SETTINGS, json.dumps(asdict(grown), indent=1) + "\n")
     return log
@@ -186,11 +185,7 @@ class _Ended:
 
 
 def _play_all(
-    ablation: Ablation,
-    cells: list[Cell],
-    workers: int,
-    threads: int,
-    player: UserPolicy | None,
+    ablation: Ablation, cells: list[Cell], workers: int, threads: int, player: UserPolicy | None
 ) -> Iterator[_Ended]:
     played_by = played_by_of(ablation, player)
     if ablation.policy.is_model or (player is not None and threads == 1):
@@ -232,10 +227,7 @@ def _play_together(
 
 
 def _play(
-    ablation: Ablation,
-    played_by: Mapping[str, Any],
-    player: UserPolicy | None,
-    cell: Cell,
+    ablation: Ablation, played_by: Mapping[str, Any], player: UserPolicy | None, cell: Cell
 ) -> _Ended:
     policy = player or adapt(ablation.policy.make(cell.world, cell.sample, cell.seed))
     trajectory = ablation.play(cell, played_by, policy, shared=player is not None)

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +120,8 @@ class Study:
                     f"{out} contains a run with other settings: {name}; choose another folder "
                     f"(`agentgym compare` merges folders; see {SETTINGS})"
                 )
-        sources = {name: played_by[name] for name in SOURCES if name in played_by}
         for facts in self.policies.values():
-            shared = {name: facts[name] for name in SOURCES if name in facts}
-            if found := difference(shared, sources):
+            if found := difference(facts, played_by, SOURCES):
                 raise ValueError(
                     f"{out} was played with different code: {found}; use the original code, "
                     "or choose another folder"
@@ -135,15 +134,9 @@ class Study:
             )
         runs = self.runs
         if not any(_covers(run, new) for run in runs):
-            runs = [*(run for run in runs if not _covers(new, run)), new]
+            runs = [run for run in runs if not _covers(new, run)] + [new]
         worlds = {**kept.get("worlds", {}), **played_by.get("worlds", {})}
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
-
-    def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return a cell's sort key, with policies in the order they were added."""
-        columns = self.columns()
-        place = columns.index(cell.policy) if cell.policy in columns else len(columns)
-        return place, cell
 
 
 @functools.cache  # cached because `Ablation` validates all its cells
@@ -168,7 +161,8 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
     """Describe the settings that must agree but differ between two runs."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
-    pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
+    for world in shared:
+        pairs.append((f"its options of {world}", _options(one, world), _options(two, world)))
     if shared and set(one["contexts"]) & set(two["contexts"]):
         pairs.append(("its window", window_of(one), window_of(two)))
     if column_of(one) == column_of(two):
@@ -230,12 +224,12 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             doubles += 1
             continue
         results[cell] = result
-    ordered = [results[cell] for cell in sorted(results, key=study.order)]
-    if study.runs:
-        missing = _missing_rows(study, results, failures)
-    else:
-        missing = as_results(ordered).missing
-    return Results(ordered, missing), doubles, strays
+    if not study.runs:
+        return as_results([results[cell] for cell in sorted(results)]), doubles, strays
+    columns = study.columns()
+    cells = sorted(results, key=lambda cell: (columns.index(cell.policy), cell))
+    missing = _missing_rows(study, results, failures)
+    return Results(map(results.__getitem__, cells), missing), doubles, strays
 
 
 def _missing_rows(
@@ -260,4 +254,4 @@ def _is_invalid(trajectory: Trajectory) -> bool:
 
 def result_cell(result: Result) -> Cell:
     """Return a result's cell."""
-    return Cell(*(getattr(result, name) for name in Cell._fields))
+    return Cell(*attrgetter(*Cell._fields)(result))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ SPLIT = "test"
 REPLAYS = 200
 # Maximum number of objections to list per kind.
 _SHOWN = 5
+_key = attrgetter(*CELL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Submission:
             log=hashlib.sha256(log.read_bytes()).hexdigest(),
             runs=study.runs,
             policies=study.policies,
-            cells=sorted(cells, key=lambda cell: [getattr(cell, name) for name in CELL]),
+            cells=sorted(cells, key=_key),
         )
 
     @classmethod
@@ -138,9 +140,9 @@ def _adapter() -> TypeAdapter[Submission]:
 
 
 def _counts(rows: Sequence[Result]) -> CellCounts:
-    there = sorted(played(rows), key=lambda row: (row.seed, row.sample))
+    there = sorted(played(rows), key=attrgetter("seed", "sample"))
     return CellCounts(
-        **{name: getattr(rows[0], name) for name in CELL},
+        **dict(zip(CELL, _key(rows[0]), strict=True)),
         episodes=len(rows),
         solved=sum(row.success == 1 for row in there),
         lost=sum(row.missing == LOST for row in rows),
@@ -184,18 +186,19 @@ def _forged(submission: Submission, found: Submission) -> Iterator[str]:
     for name in ("log", "runs", "policies"):
         if getattr(submission, name) != getattr(found, name):
             yield f"forged: its field {name} differs from the run folder"
-    claimed = {_key(cell): cell for cell in submission.cells}
+    claimed = dict(zip(map(_key, submission.cells), submission.cells, strict=True))
     if len(claimed) != len(submission.cells):
         yield "forged: it lists a cell twice"
-    actual = {_key(cell): cell for cell in found.cells}
+    actual = dict(zip(map(_key, found.cells), found.cells, strict=True))
     differing = []
     for key in sorted(claimed.keys() | actual.keys()):
-        old, new = claimed.get(key), actual.get(key)
-        if old is None or new is None:
-            differing.append(f"{_name(key)} is only in the {'run' if old is None else 'file'}")
+        if key not in claimed:
+            differing.append(f"{_name(key)} is only in the run")
+        elif key not in actual:
+            differing.append(f"{_name(key)} is only in the file")
         else:
-            differing += _differences(key, old, new)
-    yield from (f"forged: {text}" for text in _some(differing))
+            differing += _differences(key, claimed[key], actual[key])
+    yield from _forgeries(differing)
 
 
 def _differences(key: tuple[Any, ...], old: CellCounts, new: CellCounts) -> Iterator[str]:
@@ -207,7 +210,7 @@ def _differences(key: tuple[Any, ...], old: CellCounts, new: CellCounts) -> Iter
 
 def _partial(found: Submission, run: Path) -> Iterator[str]:
     results, doubles, strays = read_results(run)
-    causes = Counter(row.missing for row in results.missing)
+    causes = Counter(map(attrgetter("missing"), results.missing))
     for cause in (NOT_PLAYED, INVALID):
         if causes[cause]:
             yield f"partial: {causes[cause]} episodes are {cause}; rerun the command to play them"
@@ -248,7 +251,7 @@ def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterato
     del splits[SPLIT]
     for split, count in splits.items():
         yield f"training split: {count} episodes have the split {split}; play with --set split=test"
-    yield from (f"forged: {text}" for text in _some(wrong))
+    yield from _forgeries(wrong)
 
 
 def _problem(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
@@ -260,14 +263,11 @@ def _problem(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
         return f"nobody can replay it: {error}"
 
 
-def _some(texts: Sequence[str]) -> Iterator[str]:
-    yield from texts[:_SHOWN]
+def _forgeries(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts[:_SHOWN]:
+        yield f"forged: {text}"
     if len(texts) > _SHOWN:
-        yield f"and {len(texts) - _SHOWN} more of this kind"
-
-
-def _key(cell: CellCounts) -> tuple[Any, ...]:
-    return tuple(getattr(cell, name) for name in CELL)
+        yield f"forged: and {len(texts) - _SHOWN} more of this kind"
 
 
 def _name(key: tuple[Any, ...]) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import torch
 from torch.nn.functional import pad as pad_tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.training.rl.token_rows import TrainingRow, rows
 from agentgym.training.rollout import Trajectory
@@ -36,11 +38,10 @@ class Batch:
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
         """Return selected rows without superfluous padding."""
         longest = int(self.attended[rows].sum(1).max())
-        taken: dict[str, Any] = {
-            name: value[rows, :longest].to(device)
-            for name, value in vars(self).items()
-            if isinstance(value, torch.Tensor)
-        }
+        taken: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, torch.Tensor):
+                taken[name] = value[rows, :longest].to(device)
         return replace(self, **taken)
 
     def passes(
@@ -56,12 +57,13 @@ class Batch:
         alone = list(range(len(lengths)))
         if share:
             ids = [row[:n] for row, n in zip(self.ids.tolist(), lengths.tolist(), strict=True)]
-            groups = list(shared_groups(ids, size))
-            alone = [group[0] for group in groups if len(group) == 1]
-            for group in groups:
-                if len(group) > 1:
-                    chosen = torch.tensor(group)
-                    yield chosen, replace(self.take(chosen, device), shared=True)
+            alone = []
+            for group in shared_groups(ids, size):
+                if len(group) == 1:
+                    alone += group
+                    continue
+                chosen = torch.tensor(group)
+                yield chosen, replace(self.take(chosen, device), shared=True)
         whole = torch.tensor(alone, dtype=torch.long)
         for chosen in torch.split(whole[lengths[whole].argsort(stable=True)], size):
             if len(chosen):
@@ -80,23 +82,20 @@ BatchT = TypeVar("BatchT", bound=Batch)
 
 def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
     """Return rows as tensors; each row needs log-probabilities."""
-    longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
         raise ValueError(
             "a row has no log-probabilities; use a policy that records log-probabilities"
         )
 
-    def padded(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
-        return torch.tensor(
-            [[*value, *[fill] * (longest - len(value))] for value in values], dtype=dtype
-        )
+    def padded(field: str, fill: int, dtype: torch.dtype) -> torch.Tensor:
+        values = [torch.tensor(getattr(row, field), dtype=dtype) for row in items]
+        return pad_sequence(values, batch_first=True, padding_value=fill)
 
-    return Batch(
-        padded([row.ids for row in items], pad, torch.long),
-        padded([[1] * len(row.ids) for row in items], 0, torch.long),
-        padded([row.sampled for row in items], 0, torch.bool),
-        padded([row.logprobs or () for row in items], 0, torch.float32),
-    )
+    ids = padded("ids", pad, torch.long)
+    lengths = torch.tensor([len(row.ids) for row in items])
+    attended = torch.arange(ids.shape[1]) < lengths[:, None]
+    sampled, logprobs = padded("sampled", 0, torch.bool), padded("logprobs", 0, torch.float32)
+    return Batch(ids, attended.long(), sampled, logprobs)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,8 @@ def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
     numbers: Any = data.replies[data.sampled]
     reply = numbers.unique(return_inverse=True)[1]
     count = int(reply.max()) + 1 if len(reply) else 0
-    means = flat.new_zeros(count).index_add(0, reply, flat) / torch.bincount(reply, minlength=count)
+    totals = flat.new_zeros(count).index_add(0, reply, flat)
+    means = totals / torch.bincount(reply, minlength=count)
     return torch.zeros_like(values).masked_scatter(data.sampled, means[reply])
 
 
@@ -126,9 +126,9 @@ def experience(
     max_new_tokens: int = 1,
 ) -> Experience:
     """Return the episodes' rows for training; `advantages` contains one value per sampled token."""
-    data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
-    by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
-    lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
+    data = batch(list(chain(*map(rows, trajectories))), pad)
+    by_episode = list(map(reply_lengths, trajectories))
+    by_step, lengths = list(chain(*by_episode)), list(map(sum, by_episode))
     return Experience(
         **vars(data),
         shares=data.place(spread(shares(lengths, weight, max_new_tokens), lengths)),
@@ -164,7 +164,9 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     total = sum(lengths)
     if weight == "constant":
         return [1 / most / len(lengths)] * len(lengths)
-    return [1 / length / len(lengths) if weight == "episode" else 1 / total for length in lengths]
+    if weight == "episode":
+        return [1 / length / len(lengths) for length in lengths]
+    return [1 / total for _ in lengths]
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
@@ -216,10 +218,9 @@ def predict(
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
     nothing = torch.zeros(chosen.shape, device=data.ids.device)
+    of_tokens = logprobs[number, data.ids[:, 1:][chosen]]
     return Prediction(
-        pad_tensor(
-            nothing.masked_scatter(chosen, logprobs[number, data.ids[:, 1:][chosen]]), (1, 0)
-        ),
+        pad_tensor(nothing.masked_scatter(chosen, of_tokens), (1, 0)),
         pad_tensor(nothing.masked_scatter(chosen, entropies[number]), (1, 0)),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -43,14 +44,14 @@ class Cloning(Trainer[CloningConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         minimum = self.config.min_reward
-        played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
+        seeds = self.source.seeds(self.config.episodes)
+        played = self.source.play(self.teacher, seeds, self.step)
         self.record(played)
         kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
         self.records.mean(kept=len(kept) / len(played.episodes))
-        items = [row for trajectory in kept for row in rows(trajectory)]
-        if not items:
-            return
-        yield self._losses(batch(items, self.renderer.pad))
+        if kept:
+            items = list(chain(*map(rows, kept)))
+            yield self._losses(batch(items, self.renderer.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())
@@ -66,10 +67,10 @@ class Tokenized:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat."""
-        return [
-            self._with_ids(chat, reply.text)
-            for chat, reply in zip(chats, self.policy(chats), strict=True)
-        ]
+        replies = []
+        for chat, reply in zip(chats, self.policy(chats), strict=True):
+            replies.append(self._with_ids(chat, reply.text))
+        return replies
 
     def _with_ids(self, chat: Chat, text: str) -> Reply:
         ids = self.renderer.encode_reply(text)

@@ -74,8 +74,9 @@ class HintCurriculum(Curriculum):
     def env(self, progress: float) -> EnvSpec:
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
-        # Seeds are consecutive, so tasks with and without hints alternate evenly.
-        kinds = [
-            (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
-        ]
-        return mixture([self._hinted if with_hints else self._bare for with_hints in kinds])
+        specs = []
+        for k in range(self.parts):
+            # Seeds are consecutive, so tasks with and without hints alternate evenly.
+            with_hints = (k + 1) * hinted // self.parts > k * hinted // self.parts
+            specs.append(self._hinted if with_hints else self._bare)
+        return mixture(specs)

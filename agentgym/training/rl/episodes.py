@@ -67,26 +67,32 @@ class EpisodeSource:
         """
         collector = self._open(step)
         policy = against(policy, self.opponents, collector.agents)
-        trained = [agent for agent in collector.agents if agent not in self.opponents]
+        trained: list[str] = []
+        if self.opponents:
+            trained = [agent for agent in collector.agents if agent not in self.opponents]
         begun_again = collector.retried
         episodes = list(collector.collect(policy, seeds))
         complete = without_failures(episodes)
         if self.curriculum is not None:
             self.curriculum.record(success_rate(complete, self.opponents))
+        tokens, kept = 0, []
+        for trajectory in complete:
+            written = sum(len(step.reply.ids) for step in trajectory.steps)
+            tokens += written
+            # An opponent may end an episode before the policy's first turn.
+            if written or not self.opponents:
+                kept.append(trajectory)
         figures = {
-            "reward": fmean(_reward(t, trained if self.opponents else ()) for t in complete),
+            "reward": fmean(_reward(t, trained) for t in complete),
             "success": success_rate(complete, self.opponents),
             "turns": fmean(len(t.steps) for t in complete),
             "truncated": fmean(t.truncated for t in complete),
-            "tokens": float(sum(len(step.reply.ids) for t in complete for step in t.steps)),
+            "tokens": float(tokens),
             "failures": float(len(episodes) - len(complete)),
             "retried": float(collector.retried - begun_again),
         }
-        if self.opponents:  # an opponent may end an episode before the policy's first turn
-            complete = [t for t in complete if any(step.reply.ids for step in t.steps)]
-        return EpisodeBatch(
-            complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure]
-        )
+        lost = [(t.seed, t.failure) for t in episodes if t.failure]
+        return EpisodeBatch(kept, [figures], lost)
 
     def _open(self, step: int) -> Collector:
         config = self.config
@@ -97,10 +103,7 @@ class EpisodeSource:
                 self.close()
         if self._collector is None:
             self._collector = Collector(
-                self.env,
-                config.num_envs,
-                engine=config.engine,
-                timeout=config.timeout,
+                self.env, config.num_envs, engine=config.engine, timeout=config.timeout
             )
         return self._collector
 

@@ -9,12 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from agentgym.training.evaluation import (
-    evaluate,
-    prepare_ablation,
-    run_ablation,
-    write_report,
-)
+from agentgym.training.evaluation import evaluate, prepare_ablation, run_ablation, write_report
 from agentgym.training.evaluation.leagues import mean_points
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
@@ -161,14 +156,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             sampler = config.make_sampler(base, self.out / HANDOVER)
             kind = SelfPlay if config.pool else GRPO
             grpo = kind(
-                model,
-                tokenizer,
-                env,
-                self._grpo(),
-                out,
-                curriculum,
-                rivals,
-                sampler=sampler,
+                model, tokenizer, env, self._grpo(), out, curriculum, rivals, sampler=sampler
             )
             yield "rl", grpo, config.groups * config.group_size
 

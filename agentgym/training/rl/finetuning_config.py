@@ -118,8 +118,9 @@ class FineTuneConfig(TaskConfig):
         options = self.sampler_options
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
-        if ours := [option for option in options if option in _OURS]:
-            raise ValueError(f"vLLM's {ours[0]} is set by {_OURS[ours[0]]}; omit it")
+        for name in options:
+            if name in _OURS:
+                raise ValueError(f"vLLM's {name} is set by {_OURS[name]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs."""
@@ -129,13 +130,14 @@ class FineTuneConfig(TaskConfig):
         """Return GRPO's curriculum."""
         cells = self.cells()
         if self.curriculum == "horizons":
-            return HorizonCurriculum(
-                [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons],
-                self.threshold,
-            )
+            stages = []
+            for horizon in self.horizons:
+                stages.append(replace(self, horizons=(horizon,)).training_specs(cells))
+            return HorizonCurriculum(stages, self.threshold)
         if self.curriculum == "hints":
-            hinted, bare = ((arm, self.contexts[0]) for arm in (self.arms[-1], self.arms[0]))
-            return HintCurriculum(self.training_specs([hinted]), self.training_specs([bare]))
+            hinted = self.training_specs([(self.arms[-1], self.contexts[0])])
+            bare = self.training_specs([(self.arms[0], self.contexts[0])])
+            return HintCurriculum(hinted, bare)
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:

@@ -95,7 +95,8 @@ class Learning(PhasedRun[LearnConfig]):
     def _run(self, on_progress: OnProgress) -> None:
         config = self.config
         cells = config.cells()
-        env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
+        env = mixture(config.specs(cells))
+        alone = mixture(config.specs(cells[:1]))
         tokenizer = self._tokenizer(env)
         model = make_model(
             tokenizer, config.width, config.layers, config.heads, config.context, config.seed
@@ -125,12 +126,11 @@ class Learning(PhasedRun[LearnConfig]):
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         if not (self.out / TOKENIZER).exists():
             seeds = range(TRAIN_SEED - _TEXTS, TRAIN_SEED)
-            messages = [
-                message
-                for trajectory in collect(self.config.make_teacher(), env, seeds)
-                for message in trajectory.last.messages
-            ]
-            texts = [m.raw or m.text for m in messages if m.role != "system"]
+            texts = []
+            for trajectory in collect(self.config.make_teacher(), env, seeds):
+                for message in trajectory.last.messages:
+                    if message.role != "system":
+                        texts.append(message.raw or message.text)
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
         # Load the tokenizer even in a new run: loading changes its settings, and a resumed run
         # must write the same files.
@@ -179,7 +179,8 @@ class Learning(PhasedRun[LearnConfig]):
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
     def _both(self) -> tuple[float, float, int]:
-        greedy, sampled = (self._evaluate(self._policy(temperature=t)) for t in (0.0, 1.0))
+        greedy = self._evaluate(self._policy(temperature=0.0))
+        sampled = self._evaluate(self._policy(temperature=1.0))
         return greedy, sampled, 0
 
     def _evaluate(self, policy: Policy) -> float:

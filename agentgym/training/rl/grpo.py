@@ -10,7 +10,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from statistics import fmean
 from typing import Any, cast
 
@@ -110,9 +110,9 @@ class GRPO(Trainer[GRPOConfig]):
         """Yield the losses of each update."""
         config = self.config
         by_step = self.advantages(played)
-        self.records.mean(informative=fmean(any(steps) for steps in by_step))
-        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
-        tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
+        self.records.mean(informative=fmean(map(any, by_step)))
+        lengths = list(chain(*map(reply_lengths, played)))
+        tokens = spread(list(chain(*by_step)), lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
         if not (config.kl or config.entropy):  # rows without advantages have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]
@@ -128,7 +128,7 @@ class GRPO(Trainer[GRPOConfig]):
         config = self.config
         rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
         compared = advantages(rewarded, config.baseline, config.level, config.gamma)
-        return [_of_trained(*each) for each in zip(played, compared, strict=True)]
+        return list(map(_of_trained, played, compared))
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the losses of each update, with the rows in random order."""
@@ -176,7 +176,8 @@ class GRPO(Trainer[GRPOConfig]):
         clipped = ratio.clamp(1 - config.clip, 1 + high)
         gain = torch.minimum(ratio * data.advantages, clipped * data.advantages)
         loss = -(data.shares * (gain + config.entropy * prediction.entropies)).sum()
-        moved, log_moved = ratio.detach()[data.sampled], log_ratio.detach()[data.sampled]
+        moved = ratio.detach()[data.sampled]
+        log_moved = log_ratio.detach()[data.sampled]
         self.records.mean(
             ratio=moved,
             clipped=((moved < 1 - config.clip) | (moved > 1 + high)).float(),
@@ -240,10 +241,11 @@ def advantages(
     for _, values in compared:
         for unit, value in values.items():
             groups[unit].append(value)
-    return [
-        tuple(_advantage(values[unit], groups[unit], baseline) for unit in by_step)
-        for by_step, values in compared
-    ]
+    relative = []
+    for by_step, values in compared:
+        own = (_advantage(values[unit], groups[unit], baseline) for unit in by_step)
+        relative.append(tuple(own))
+    return relative
 
 
 def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
@@ -255,13 +257,11 @@ def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
             f"label_reward is {reward}, but the steps of seed {trajectory.seed} have no labels; make "
             "the env with labels=True"
         )
-    return replace(
-        trajectory,
-        steps=tuple(
-            replace(step, reward=step.reward + reward * bool(step.info.get("optimal")))
-            for step in trajectory.steps
-        ),
-    )
+    steps = []
+    for step in trajectory.steps:
+        extra = reward * bool(step.info.get("optimal"))
+        steps.append(replace(step, reward=step.reward + extra))
+    return replace(trajectory, steps=tuple(steps))
 
 
 def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float, ...]:
@@ -304,5 +304,8 @@ def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)
-    deviation = (sum((other - centre) ** 2 for other in group) / len(group)) ** 0.5
-    return (value - centre) / (deviation + _TINY) if deviation > _TINY else 0.0
+    variance = sum((other - centre) ** 2 for other in group) / len(group)
+    deviation: float = variance**0.5
+    if deviation > _TINY:
+        return (value - centre) / (deviation + _TINY)
+    return 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -58,6 +59,10 @@ class Point:
     trials: int = 0
 
 
+def _line(point: Point) -> str:
+    return json.dumps(asdict(point)) + "\n"
+
+
 class Curve:
     """The learning curve of a run in a JSONL file; the file need not exist."""
 
@@ -78,14 +83,14 @@ class Curve:
     def add(self, point: Point) -> None:
         """Append a point."""
         self.points.append(point)
-        append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
+        append_text(self.path, _line(point), sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
         """Remove the points after the given phase and step."""
         # A resumed run repeats the steps after its last checkpoint.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
-        write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
+        write_text(self.path, "".join(map(_line, self.points)))
 
     def last(self, phase: str) -> Point | None:
         """Return a phase's newest point."""
@@ -149,7 +154,8 @@ class PhasedRun(Generic[ConfigT]):
 
         def after(step: int, metrics: Mapping[str, float]) -> None:
             if step % every == 0 or step == steps:
-                episodes, seconds = start.episodes + each * step, start.seconds + trainer.seconds
+                episodes = start.episodes + each * step
+                seconds = start.seconds + trainer.seconds
                 self.curve.add(Point(phase, step, episodes, seconds, *success()))
             on_progress(phase, step, steps)
 
@@ -169,16 +175,17 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     panel = figure.subplots()
     model = [point for point in points if point.phase in _BANDS]
     for shift, (name, (label, colour, marker)) in zip((-1, 1), _SAMPLING.items(), strict=True):
-        tried = [(p, share) for p in model if (share := getattr(p, name)) is not None]
+        tried = [point for point in model if getattr(point, name) is not None]
         if not tried:
             continue
-        times = [p.seconds for p, _ in tried]
+        times, shares = zip(*map(attrgetter("seconds", name), tried), strict=True)
+        trials = [point.trials for point in tried]
         style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
-        if all(p.trials for p, _ in tried):
-            bounds = [wilson(share * p.trials, p.trials) for p, share in tried]
+        if all(trials):
+            bounds = list(map(wilson, map(mul, shares, trials), trials))
             drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)
         else:
-            panel.plot(times, [100 * share for _, share in tried], **style)
+            panel.plot(times, [100 * share for share in shares], **style)
     for point in points:
         if point.phase in _LEVELS:
             label, colour, dashes = _LEVELS[point.phase]
@@ -188,17 +195,12 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         start, end = end, max((p.seconds for p in model if p.phase == phase), default=end)
         if end > start and alpha:
             panel.axvspan(start, end, color="#888888", alpha=alpha, linewidth=0, label=name)
-    panel.set(
-        xlabel="CPU seconds of training",
-        ylabel="success (%)",
-        ylim=(-3, 103),
-    )
-    panel.set_xlim(0, max([*(p.seconds for p in model), 1e-3]))
+    panel.set(xlabel="CPU seconds of training", ylabel="success (%)", ylim=(-3, 103))
+    panel.set_xlim(0, max([*map(attrgetter("seconds"), model), 1e-3]))
     panel.grid()
     drawing.add_legend(figure, panel.get_legend_handles_labels()[0])
-    trials = {point.trials for point in model if point.trials}
-    counted = (
-        f"{max(trials)} held-out instances; 95 % intervals" if trials else "held-out instances"
-    )
+    counted = "held-out instances"
+    if most := max(map(attrgetter("trials"), model), default=0):
+        counted = f"{most} held-out instances; 95 % intervals"
     drawing.add_note(figure, f"success on {counted}")
     return figure

@@ -98,8 +98,8 @@ class SelfPlay(GRPO):
         seed = self.config.seed * 10**6 + step
         if name != PAST:
             return PolicyConfig(name, seed).make(self.config.world)
-        last = step // self.config.snapshot_every
-        number = int(np.random.default_rng(seed).integers(last + 1)) * self.config.snapshot_every
+        every = self.config.snapshot_every
+        number = every * int(np.random.default_rng(seed).integers(step // every + 1))
         options = ModelOptions(
             device=str(self.model.device),
             temperature=self.config.temperature,

@@ -77,7 +77,8 @@ def _row(replies: dict[int, Reply]) -> TrainingRow:
     ids = (*last.prompt_ids, *last.ids)
     sampled, logprobs = [0] * len(ids), [0.0] * len(ids)
     for reply in replies.values():
-        place = slice(len(reply.prompt_ids), len(reply.prompt_ids) + len(reply.ids))
+        start = len(reply.prompt_ids)
+        place = slice(start, start + len(reply.ids))
         sampled[place] = [1] * len(reply.ids)
         logprobs[place] = reply.logprobs or [0.0] * len(reply.ids)
     known = all(reply.logprobs for reply in replies.values())

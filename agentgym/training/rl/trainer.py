@@ -8,6 +8,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Generic, TypeVar
@@ -20,13 +21,7 @@ from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.loggers import Logger, open_loggers
 from agentgym.training.rl.trainer_config import TrainerConfig
-from agentgym.training.rollout import (
-    DamagedFileError,
-    EnvLike,
-    PolicyLike,
-    RunLock,
-    make_renderer,
-)
+from agentgym.training.rollout import DamagedFileError, EnvLike, PolicyLike, RunLock, make_renderer
 from agentgym.training.rollout.models.prefixes import sharing_fault
 from agentgym.training.rollout.models.pretrained import has_adapter
 from agentgym.training.rollout.storage import append_text, replacing, whole_lines, write_text
@@ -71,9 +66,9 @@ class Trainer(Generic[ConfigT]):
         self.model, self.tokenizer, self.config, self.out = model, tokenizer, config, out
         self.source = EpisodeSource(env, config, curriculum, opponents)
         self.modules: dict[str, torch.nn.Module] = {"model": model, **self.extras()}
-        self._trained = [
-            p for module in self.modules.values() for p in module.parameters() if p.requires_grad
-        ]
+        self._trained: list[torch.nn.Parameter] = []
+        for module in self.modules.values():
+            self._trained += filter(attrgetter("requires_grad"), module.parameters())
         _check_precision(self._trained)
         fault = sharing_fault(model)
         self.share_prefixes = not fault
@@ -158,15 +153,12 @@ class Trainer(Generic[ConfigT]):
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        curriculum = self.source.curriculum
-        return {
-            **{name: _weights(module) for name, module in self.modules.items()},
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "seconds": self.seconds,
-            "next_seed": self.source.next_seed,
-            **({} if curriculum is None else {"curriculum": curriculum.state()}),
-        }
+        state: dict[str, Any] = {name: _weights(module) for name, module in self.modules.items()}
+        state["optimizer"] = self.optimizer.state_dict()
+        state |= {"step": self.step, "seconds": self.seconds, "next_seed": self.source.next_seed}
+        if self.source.curriculum is not None:
+            state["curriculum"] = self.source.curriculum.state()
+        return state
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a state; `ValueError` if it belongs to another kind of run."""
@@ -204,7 +196,7 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
     if not has_adapter(module):
         return weights
     trained = {name for name, p in module.named_parameters() if p.requires_grad}
-    return {name: weight for name, weight in weights.items() if name in trained}
+    return {name: weights[name] for name in weights if name in trained}
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
@@ -258,22 +250,22 @@ class Recorder:
 
     def figures(self) -> dict[str, float]:
         """Return the recorded metrics."""
-        return {
-            name: torch.cat([x.cpu().double() for x in parts]).mean().item()
-            for name, parts in self._mean.items()
-        } | {name: max(x.max().item() for x in parts) for name, parts in self._max.items()}
+        figures = {}
+        for name, parts in self._mean.items():
+            figures[name] = torch.cat([part.cpu().double() for part in parts]).mean().item()
+        for name, parts in self._max.items():
+            figures[name] = max(part.max().item() for part in parts)
+        return figures
 
 
 def _append(
     lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
 ) -> None:
     for name, value in values.items():  # no device synchronisation here
-        tensor = (
-            value.detach()
-            if isinstance(value, torch.Tensor)
-            else torch.tensor(value, dtype=torch.float64)
-        )
-        lists[name].append(tensor.flatten())
+        if isinstance(value, torch.Tensor):
+            lists[name].append(value.detach().flatten())
+        else:
+            lists[name].append(torch.tensor([value], dtype=torch.float64))
 
 
 class MetricsLog:
@@ -303,8 +295,9 @@ class MetricsLog:
     ) -> None:
         """Write a step's metrics and its failures by seed."""
         if self.path is not None:
-            named = [{"seed": seed, "failure": failure} for seed, failure in lost]
-            line = {"step": step, **metrics, **({"lost": named} if named else {})}
+            line: dict[str, Any] = {"step": step, **metrics}
+            if lost:
+                line["lost"] = [{"seed": seed, "failure": failure} for seed, failure in lost]
             append_text(self.path, json.dumps(line) + "\n")
         for logger in self._loggers:
             logger.log(step, metrics)

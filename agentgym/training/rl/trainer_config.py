@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Annotated, Any, Literal
 
 import gymnasium
@@ -90,18 +91,16 @@ class TaskConfig(Config):
 
     def make_opponents(self) -> dict[str, UserPolicy]:
         """Return the policies that play the untrained seats."""
-        made = {
-            text: adapt(PolicyConfig(text, self.seed).make(self.world))
-            for text in self.opponents.values()
-        }
+        made = {}
+        for text in self.opponents.values():
+            made[text] = adapt(PolicyConfig(text, self.seed).make(self.world))
         return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
         """Pair all arms with the first context, and the first arm with the other contexts."""
-        arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
-        return [(arm, contexts[0]) for arm in arms] + [
-            (arms[0], context) for context in contexts[1:]
-        ]
+        arms = list(map(check_arm, self.arms))
+        first, *others = self.contexts
+        return [*product(arms, [first]), *product(arms[:1], others)]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
         """Return the specs of the cells' envs; `more` are keyword arguments of the world."""

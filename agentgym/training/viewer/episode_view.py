@@ -48,10 +48,13 @@ def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
     end = len(text.rstrip())
     while end:
         tag = next((tag for tag in tags if text.endswith(f"</{tag}>", 0, end)), None)
-        start = -1 if tag is None else text.rfind(f"\n\n<{tag}>", 0, end)
-        if tag is None or start < 0:
+        if tag is None:
             break
-        notes.append((tag, text[start + len(tag) + 4 : end - len(tag) - 3].strip("\n")))
+        start = text.rfind(f"\n\n<{tag}>", 0, end)
+        if start < 0:
+            break
+        block = text[start + len(tag) + 4 : end - len(tag) - 3]
+        notes.append((tag, block.strip("\n")))
         end = start
     return [("", text[:end] if notes else text), *reversed(notes)]
 
@@ -71,8 +74,7 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
         return "thinking cleared"
     if first.calls != now.calls:
         return "arguments cleared"
-    gone = {tag for tag, _ in old_notes} - {tag for tag, _ in notes}
-    return "note removed" if gone else ""
+    return "note removed" if dict(old_notes).keys() - dict(notes).keys() else ""
 
 
 def _made_by_wrapper(message: Message) -> str:
@@ -109,10 +111,8 @@ class MessagePool:
             data["thinking"], data["calls"] = message.thinking, call_data(message.calls)
         else:
             data["parts"] = split_notes(message.text, self.tags)
-        if message.images:
-            data["images"] = [
-                {"url": image.to_data_url(), "alt": image.alt} for image in message.images
-            ]
+        for image in message.images:
+            data.setdefault("images", []).append({"url": image.to_data_url(), "alt": image.alt})
         return data
 
 
@@ -149,7 +149,7 @@ class Timeline:
         self.new = []
         gone = dict.fromkeys(self._shown[kept:])
         del self._shown[kept:]
-        self.tokens -= sum(self._count(place) for place in gone)
+        self.tokens -= sum(map(self._count, gone))
         if self._restarted:
             return self._begin(messages)
         if not self._fits(messages):
@@ -176,8 +176,7 @@ class Timeline:
             if known <= place and known != ends:
                 return False
             place = known
-        ids = [message.id for message in messages]
-        return len(set(ids)) == len(ids)
+        return len({message.id for message in messages}) == len(messages)
 
     def _append(self, message: Message) -> Entry:
         number = self._pool.add(message)
@@ -193,7 +192,7 @@ class Timeline:
 
     def _replace(self, place: int, message: Message, changed: dict[int, Entry]) -> None:
         old = self._entries[place]
-        number = old[0] if self._pool.messages[old[0]] == message else self._pool.add(message)
+        number = old[0] if self._message(place) == message else self._pool.add(message)
         entry = number, self._mark(message)
         if entry != old:
             changed[place] = self._entries[place] = entry
@@ -208,12 +207,15 @@ class Timeline:
         return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
-        shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
+        shown = list(map(self._message, self._shown))
         self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
-        return {"clear": True, "add": [self._append(message) for message in (*shown, *messages)]}
+        return {"clear": True, "add": list(map(self._append, [*shown, *messages]))}
 
     def _count(self, place: int) -> int:
-        return self._counter.count(self._pool.messages[self._entries[place][0]])
+        return self._counter.count(self._message(place))
+
+    def _message(self, place: int) -> Message:
+        return self._pool.messages[self._entries[place][0]]
 
 
 def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
@@ -275,7 +277,7 @@ class _Builder:
 
     def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
         timeline = self._timelines[agent]
-        changes = timeline.update(chat.kept, [Message.from_dict(each) for each in chat.messages])
+        changes = timeline.update(chat.kept, list(map(Message.from_dict, chat.messages)))
         self._news.append((agent, list(timeline.new)))
         return changes, self._records.get(agent, {}).get("edits", [])
 
@@ -318,6 +320,8 @@ class _Builder:
         """Attach to each reply its tool results, which are in the agent's next chat. If the last
         chat is the first to show the results of earlier turns, store these as `hidden`.
         """
+        if not turns:
+            return
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):
             agent, new = self._news[place]
@@ -325,17 +329,21 @@ class _Builder:
                 turns[place]["results"] = following.get(agent, [])
             following[agent] = [k for k in new if self._pool.messages[k].role != "assistant"]
         by_turn: dict[str, list[int]] = {}
-        for number in turns[-1]["results"] if turns else []:
+        for number in turns[-1]["results"]:
             turn_id = self._pool.messages[number].id.partition(":")[0]
             by_turn.setdefault(turn_id, []).append(number)
         if len(by_turn) > 1 and not turns[-1]["agent"]:
             for turn in turns:
                 turn["hidden"] = by_turn.get(str(turn["info"].get("turn")), [])
-            turns[-1]["results"], turns[-1]["hidden"] = turns[-1]["hidden"], []
+            last = turns[-1]
+            last["results"], last["hidden"] = last["hidden"], []
 
     def _tools(self) -> list[dict[str, Any]]:
-        steps = self._episode.steps
-        return list({str(tool["name"]): tool for s in steps for tool in s.tools or ()}.values())
+        tools: dict[str, dict[str, Any]] = {}
+        for step in self._episode.steps:
+            for tool in step.tools or ():
+                tools[str(tool["name"])] = tool
+        return list(tools.values())
 
 
 def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -344,10 +352,12 @@ def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _window(spec: Mapping[str, Any]) -> int | None:
-    budgets = [item.get("kwargs") or {} for item in spec.get("additional_wrappers") or ()]
-    if given := [item["budget"]["window"] for item in budgets if item.get("budget")]:
-        return int(given[0])
+    default = None
+    for item in spec.get("additional_wrappers") or ():
+        arguments = item.get("kwargs") or {}
+        if arguments.get("budget"):
+            return int(arguments["budget"]["window"])
+        if "budget" in arguments:
+            default = _WINDOW_BY_DEFAULT
     window = spec.get("kwargs", {}).get("window")
-    if isinstance(window, int):
-        return window
-    return _WINDOW_BY_DEFAULT if any("budget" in item for item in budgets) else None
+    return window if isinstance(window, int) else default

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from agentgym.multi.host import ANSWERS, GUESSER, HOST
@@ -81,12 +82,12 @@ def known_by_seat(
         return []
     facts = list(_facts(steps[:-1], messages))
     # Chat numbers exceed 1 only if seats take turns.
-    in_turn = any(_task(step) > 1 for step in steps)
+    in_turn = max(map(_task, steps)) > 1
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):
         reader.read(place, step)
     names = ("turn", "agent", "number", "result", "known", "arrived")
-    return [{name: getattr(fact, name) for name in names} for fact in facts]
+    return [dict(zip(names, attrgetter(*names)(fact), strict=True)) for fact in facts]
 
 
 def _facts(
@@ -143,10 +144,12 @@ class _Reader:
     ) -> None:
         self.facts, self._messages = facts, messages
         self._shown: defaultdict[str, _Shown] = defaultdict(_Shown)
-        self._undelivered = [fact for fact in facts if fact.is_message]
+        self._undelivered: list[_Fact] = []
         self._by_line: defaultdict[str, list[_Fact]] = defaultdict(list)
         for fact in facts:
-            if not fact.is_message and not fact.text.startswith(_REFUSED):
+            if fact.is_message:
+                self._undelivered.append(fact)
+            elif not fact.text.startswith(_REFUSED):
                 call = ToolCall(fact.call["name"], fact.call["arguments"])
                 entry = describe_action(TeamAction(fact.agent, call, ""))
                 self._by_line[entry.partition("\n")[0]].append(fact)
@@ -161,9 +164,9 @@ class _Reader:
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
         seat, changes = step["agent"], step["changes"]
-        numbers = [number for _, number, _ in changes.get("set", ())]
-        numbers += [number for number, _ in changes["add"]]
-        shown = [self._messages[number] for number in numbers]
+        shown = []
+        for *_, number, _mark in (*changes.get("set", ()), *changes["add"]):
+            shown.append(self._messages[number])
         if _task(step) > self._shown[seat].task:
             self._shown[seat] = _Shown(_task(step))
             self._read_opening(place, seat, shown)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,7 +112,8 @@ def contains(line: bytes, needle: str) -> bool:
 def _texts(episode: LoggedEpisode) -> Iterator[str]:
     for chat in (*episode.steps, episode.last):
         for message in chat.messages:
-            yield from (str(message.get(name, "")) for name in ("text", "thinking"))
+            yield str(message.get("text", ""))
+            yield str(message.get("thinking", ""))
             for call in message.get("calls", ()):
                 yield _call_text(call)
         if isinstance(chat, LoggedStep):
@@ -119,11 +121,10 @@ def _texts(episode: LoggedEpisode) -> Iterator[str]:
 
 
 def _call_text(call: Mapping[str, Any]) -> str:
-    values = call.get("arguments", {}).items()
-    texts = [
-        f"{name}={json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
-        for name, value in values
-    ]
+    texts = []
+    for name, value in call.get("arguments", {}).items():
+        shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        texts.append(f"{name}={shown}")
     return f"{call.get('name')}({', '.join(texts)})"
 
 
@@ -158,12 +159,12 @@ def context_of(head: Head) -> str:
     """Return an episode's context strategies, from its label or wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
-    names = [
-        str(item.get("name", ""))
-        for item in head.spec.get("additional_wrappers") or ()
-        if str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
-    ]
-    return "+".join(name for name in names if name != "Trim") or "none"
+    names = []
+    for item in head.spec.get("additional_wrappers") or ():
+        own = str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
+        if own and item.get("name") != "Trim":
+            names.append(str(item.get("name", "")))
+    return "+".join(names) or "none"
 
 
 def model_of(head: Head) -> str:
@@ -175,9 +176,10 @@ def model_of(head: Head) -> str:
 def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
     """Return an episode's recorded prompt tokens, reply tokens and duration in seconds."""
     steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
-    counted = [used for used in steps if "prompt_tokens" in used]
-    seconds = float(sum(used["seconds"] for used in steps)) if steps else None
+    seconds = float(sum(map(itemgetter("seconds"), steps))) if steps else None
     tokens = head.labels.get("tokens")
-    if counted:
-        tokens = [sum(used[name] for used in counted) for name in _TOKENS]
-    return ((int(tokens[0]), int(tokens[1])) if tokens else None), seconds
+    if counted := [used for used in steps if "prompt_tokens" in used]:
+        tokens = [sum(map(itemgetter(name), counted)) for name in _TOKENS]
+    if not tokens:
+        return None, seconds
+    return (int(tokens[0]), int(tokens[1])), seconds

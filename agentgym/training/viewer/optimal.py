@@ -45,11 +45,10 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
                     f"{number}; the episode was recorded with another version or world"
                 )
             calls = world_env.world.optimal_calls()
-            best.append(
-                None
-                if calls is None
-                else {"count": len(calls), "calls": call_data(islice(calls, _SHOWN))}
-            )
+            found = None
+            if calls is not None:
+                found = {"count": len(calls), "calls": call_data(islice(calls, _SHOWN))}
+            best.append(found)
             chat, *_ = env.step(step.reply.text)
     finally:
         env.close()

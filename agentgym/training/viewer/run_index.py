@@ -116,12 +116,15 @@ class RunIndex:
 
     def files(self) -> list[dict[str, str]]:
         """Return the summaries, settings and figures in the runs' folders."""
-        return [file for run in self.runs for file in run_files(run, self._prefix(run))]
+        files: list[dict[str, str]] = []
+        for run in self.runs:
+            files += run_files(run, self._prefix(run))
+        return files
 
     def refresh(self, part: int = PART) -> bool:
         """Read approximately `part` more bytes; report whether any lines remain unread."""
         with self._lock:
-            if any(_replaced(log) for log in self._logs.values()):
+            if any(map(_replaced, self._logs.values())):
                 self.generation += 1
                 self.rows, self._places, self._logs = [], [], {}
             rest = part
@@ -161,8 +164,9 @@ class RunIndex:
 
     def _open(self, run: Path, path: Path) -> _Log:
         prefix = self._prefix(run)
-        within = path.name if path == run else path.relative_to(run).as_posix()
-        name = f"{prefix}/{within}" if prefix and path != run else prefix or within
+        name = prefix or path.name
+        if path != run:
+            name = "/".join(filter(None, [prefix, path.relative_to(run).as_posix()]))
         return _Log(path, name, run_name(run, path, prefix), _identity(path.stat()), path == run)
 
     def _prefix(self, run: Path) -> str:
@@ -213,8 +217,10 @@ def _row(where: tuple[int, str, int, str], head: Head, price: Price) -> RunRow:
     infos = [step.info for step in head.steps]
     marks = [info["optimal"] for info in infos if info.get("optimal") is not None]
     contexts = [info["context"] for info in infos if info.get("context")]
+    agents = [str(info["agent"]) for info in infos if info.get("agent")]
     size = head.labels.get("horizon")
     tokens, seconds = usage_of(head)
+    prompt_tokens, reply_tokens = tokens or (None, None)
     return RunRow(
         *where,
         world=str(head.labels.get("world", short_world(head.spec))),
@@ -230,10 +236,10 @@ def _row(where: tuple[int, str, int, str], head: Head, price: Price) -> RunRow:
         optimal=sum(map(bool, marks)) / len(marks) if marks else None,
         labels=_label_counts(head.steps),
         instance=instance_key(head.spec, head.seed),
-        agents=tuple(dict.fromkeys(str(info["agent"]) for info in infos if info.get("agent"))),
+        agents=tuple(dict.fromkeys(agents)),
         tokens=max((int(record["tokens"]) for record in contexts), default=None),
-        prompt_tokens=tokens[0] if tokens else None,
-        reply_tokens=tokens[1] if tokens else None,
+        prompt_tokens=prompt_tokens,
+        reply_tokens=reply_tokens,
         seconds=seconds,
         cost=(price.of(tokens) or None) if tokens else None,
         edits=sum(len(record["edits"]) for record in contexts),
@@ -255,7 +261,7 @@ def _outcome(head: Head) -> str:
 def _label_counts(steps: list[StepHead]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for step in steps:
-        words = {str(word) for word in step.info.get("labels") or ()}
+        words = set(map(str, step.info.get("labels") or ()))
         if not words and step.info.get("optimal") is not None:
             words = {"optimal" if step.info["optimal"] else "not optimal"}
         counts.update(words)

@@ -112,7 +112,7 @@ class LeagueGame(NamedTuple):
 
     def score(self, seat: int) -> float:
         """Return 1 if only this seat wins, 0 if only others win, else 0.5."""
-        others = any(won for k, won in enumerate(self.won) if k != seat)
+        others = any(self.won[:seat] + self.won[seat + 1 :])
         return (1 + self.won[seat] - others) / 2
 
     def opponents(self) -> tuple[str, str, float] | None:
@@ -149,12 +149,12 @@ def play_league(
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            # Several seats may share a policy object.
-            made = {
-                name: made[name] if name in made else policies[name].make(league.world)
-                for name in dict.fromkeys(line_up)
-            }
-            players = {seat: made[name] for seat, name in zip(seats, line_up, strict=True)}
+            for name in made.keys() - set(line_up):
+                del made[name]
+            for name in line_up:
+                if name not in made:  # several seats may share a policy object
+                    made[name] = policies[name].make(league.world)
+            players = dict(zip(seats, map(made.__getitem__, line_up), strict=True))
             for player in made.values():
                 if hasattr(player, "reseed"):  # random choices must not depend on earlier games
                     player.reseed(crc32(repr(line_up).encode()))
@@ -165,12 +165,8 @@ def play_league(
                 if game := _game(trajectory):
                     games[line_up, game.seed] = game
                 on_progress(1)
-    line_ups = set(league.line_ups())
-    return [
-        game
-        for key, game in sorted(games.items())
-        if game.line_up in line_ups and game.seed < league.episodes
-    ]
+    expected = product(league.line_ups(), range(league.episodes))
+    return [games[key] for key in sorted(games.keys() & expected)]
 
 
 def _keep(league: League, out: Path) -> None:
@@ -253,7 +249,7 @@ def league_tables(league: League, games: Sequence[LeagueGame]) -> list[Table]:
     """Return the ratings and the cross-play table of each seat."""
     tables = [_rating_table(league, games)]
     for seat, agent in enumerate(league.seats()):
-        header = [agent, *(f"vs {name}" for name in league.names)]
+        header = [agent, *map("vs {}".format, league.names)]
         rows = []
         for one in league.names:
             cells = [_cross_play(games, seat, one, other) for other in league.names]
@@ -264,15 +260,15 @@ def league_tables(league: League, games: Sequence[LeagueGame]) -> list[Table]:
 
 
 def _cross_play(games: Sequence[LeagueGame], seat: int, one: str, others: str) -> str:
-    played = []
+    rewards, scores = [], []
     for game in games:
-        rest = {name for k, name in enumerate(game.line_up) if k != seat}
+        rest = {*game.line_up[:seat], *game.line_up[seat + 1 :]}
         if game.line_up[seat] == one and rest == {others}:
-            played.append(game)
-    if not played:
+            rewards.append(game.rewards[seat])
+            scores.append(game.score(seat))
+    if not rewards:
         return "no data"
-    reward = fmean(game.rewards[seat] for game in played)
-    return f"{reward:.2f} ({_record([game.score(seat) for game in played])})"
+    return f"{fmean(rewards):.2f} ({_record(scores)})"
 
 
 def _record(scores: Sequence[float]) -> str:

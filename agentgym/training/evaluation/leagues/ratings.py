@@ -59,7 +59,8 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
         if not connected[0, player]:
             intervals.append(Interval(nan, -inf, inf))
             continue
-        value, width = ELO * float(strength[player - 1]), ELO * float(half[player - 1])
+        value = ELO * float(strength[player - 1])
+        width = ELO * float(half[player - 1])
         low = value - width if above[player, 0] else -inf
         high = value + width if above[0, player] else inf
         intervals.append(Interval(value, low, high))
@@ -84,23 +85,20 @@ class _Games:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], players: int) -> _Games:
-        games = [(outcome, 1.0) for outcome in outcomes]
+        games = list(outcomes)
         pairs = sorted({outcome[:2] for outcome in outcomes})
         for number, (one, two) in enumerate(pairs):
             if one > two and (two, one) in pairs:
                 continue
             for score in (0.0, 1.0):
-                games.append((Outcome(one, two, score, f"imaginary {number} {score}"), 0.5))
+                games.append(Outcome(one, two, score, f"imaginary {number} {score}"))
         contrast = np.zeros((len(games), players))
-        for row, (game, _) in enumerate(games):
+        for row, game in enumerate(games):
             contrast[row, game.first], contrast[row, game.second] = 1, -1
-        _, cluster = np.unique([game.instance for game, _ in games], return_inverse=True)
-        return cls(
-            contrast[:, 1:],
-            np.array([game.score for game, _ in games]),
-            np.array([weight for _, weight in games]),
-            cluster,
-        )
+        weight = np.ones(len(games))
+        weight[len(outcomes) :] = 0.5
+        _, cluster = np.unique([game.instance for game in games], return_inverse=True)
+        return cls(contrast[:, 1:], np.array([game.score for game in games]), weight, cluster)
 
 
 def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
