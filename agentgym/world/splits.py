@@ -104,6 +104,10 @@ def _has_enough(world: type[World[Any]], config: Any) -> bool:
     if count is not None:
         return count >= MIN_INSTANCES
     if (world, repr(config)) not in _enough:
-        keys = {draw(world, config, seed).instance_key() for seed in range(_PROBES)}
+        keys: set[str] = set()
+        for seed in range(_PROBES):
+            keys.add(draw(world, config, seed).instance_key())
+            if len(keys) >= _MIN_DISTINCT:
+                break
         _enough[world, repr(config)] = len(keys) >= _MIN_DISTINCT
     return _enough[world, repr(config)]

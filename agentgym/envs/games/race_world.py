@@ -71,18 +71,13 @@ class Race(NamedTuple):
     def moves(self) -> int:
         return len(self.numbers) // self.per_move
 
-    @property
-    def before(self) -> NDArray[np.int32]:
-        """The cumulative sums of the numbers, starting with 0."""
-        return np.array([0, *accumulate(self.numbers)], np.int32)
-
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each move takes from each sublist with `moves` moves left.
 
         Entry [i, j] is the sum for taking i numbers from the left end of the sublist that starts
         at index j.
         """
-        before, length = self.before, moves * self.per_move
+        before, length = cumulative_sums(self.numbers), moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
         end = start + length
         sums = np.zeros((self.per_move + 1, len(start)), np.int32)
@@ -97,6 +92,12 @@ class Race(NamedTuple):
         return sliding_window_view(values, len(values) - self.per_move)
 
 
+@lru_cache(maxsize=16)  # solving a game needs them once per number of moves left
+def cumulative_sums(numbers: tuple[int, ...]) -> NDArray[np.int32]:
+    """Return the cumulative sums of the numbers, starting with 0."""
+    return np.array([0, *accumulate(numbers)], np.int32)
+
+
 @lru_cache(maxsize=16)
 def minimax(game: Race) -> list[NDArray[np.int32]]:
     """Return the sum that the next player gets if both play perfectly.
@@ -104,7 +105,7 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
     Element m of the result is an array for m remaining moves, indexed by the start of the sublist.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
-    before = game.before
+    before = cumulative_sums(game.numbers)
     for moves in range(1, game.moves + 1):
         length = moves * game.per_move
         total = before[length:] - before[: len(before) - length]
@@ -168,6 +169,10 @@ class RaceWorld(GameWorld[RaceConfig]):
         first = int(minimax(self.game)[-1][0])
         self.perfect = self.by_player([first, sum(numbers) - first])
         self.max_turns = config.budget(config.moves)
+
+    @classmethod
+    def instance_count(cls, config: RaceConfig) -> int:
+        return int(_LARGEST ** (2 * config.moves * config.per_move))
 
     def _start(self, game: Race) -> None:
         self.game, self.target = game, 0
