@@ -82,15 +82,15 @@ class KnowledgeGraph(Server):
             entities: The entities.
         """
         graph = self.load()
-        names = {entity["name"] for entity in graph["entities"]}
-        new = [
-            entity
-            for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items()
-            if name not in names
-        ][::-1]
-        graph["entities"] += new
+        known = {entity["name"] for entity in graph["entities"]}
+        new: dict[str, Entity] = {}
+        for entity in reversed(entities):  # of entities with the same name, the first one counts
+            if entity["name"] not in known:
+                new[entity["name"]] = entity
+        added = list(reversed(new.values()))
+        graph["entities"] += added
         self.save(graph)
-        return new
+        return added
 
     @tool
     def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
@@ -102,15 +102,9 @@ class KnowledgeGraph(Server):
         graph = self.load()
         additions = []
         for item in observations:
-            entity = _find_entity(graph, item["entityName"])
-            if entity is None:
-                raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
-            new = [
-                content
-                for content in dict.fromkeys(item["contents"])
-                if content not in entity["observations"]
-            ]
-            entity["observations"] += new
+            known = _find_entity(graph, item["entityName"])["observations"]
+            new = [text for text in dict.fromkeys(item["contents"]) if text not in known]
+            known += new
             additions.append({"entityName": item["entityName"], "addedObservations": new})
         self.save(graph)
         return additions
@@ -129,13 +123,11 @@ class KnowledgeGraph(Server):
             query: The text.
         """
         graph, part = self.load(), query.lower()
-        hits = [
-            e
-            for e in graph["entities"]
-            if any(
-                part in text.lower() for text in (e["name"], e["entityType"], *e["observations"])
-            )
-        ]
+        hits = []
+        for entity in graph["entities"]:
+            texts = (entity["name"], entity["entityType"], *entity["observations"])
+            if any(part in text.lower() for text in texts):
+                hits.append(entity)
         return _subgraph(graph, hits)
 
     @tool
@@ -162,8 +154,10 @@ class KnowledgeGraph(Server):
                         f"conflict: line {number} of {self.path} is neither an entity nor a "
                         f"relation: {echo(line)}"
                     ) from None
-                kind = item.pop("type")
-                graph["entities" if kind == "entity" else "relations"].append(item)
+                if item.pop("type") == "entity":
+                    graph["entities"].append(item)
+                else:
+                    graph["relations"].append(item)
         return graph
 
     def set_person(self, name: str, observations: Sequence[str]) -> None:
@@ -179,20 +173,17 @@ class KnowledgeGraph(Server):
         self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
 
 
-def _find_entity(graph: MemoryGraph, name: str) -> Entity | None:
-    return next((entity for entity in graph["entities"] if entity["name"] == name), None)
+def _find_entity(graph: MemoryGraph, name: str) -> Entity:
+    for entity in graph["entities"]:
+        if entity["name"] == name:
+            return entity
+    raise ToolError(f"not found: there is no entity called {echo(name)}")
 
 
 def _subgraph(graph: MemoryGraph, entities: list[Entity]) -> MemoryGraph:
     names = {entity["name"] for entity in entities}
-    return MemoryGraph(
-        entities=entities,
-        relations=[
-            relation
-            for relation in graph["relations"]
-            if {relation["from"], relation["to"]} & names
-        ],
-    )
+    relations = [each for each in graph["relations"] if names & {each["from"], each["to"]}]
+    return MemoryGraph(entities=entities, relations=relations)
 
 
 class _EntityLine(Entity):
