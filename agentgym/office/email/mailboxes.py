@@ -21,15 +21,17 @@ MAX_RECIPIENTS = 500  # as in Gmail
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
+# Only the author sees bcc.
 _MAILS = """
-SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
-  created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
+SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id, created,
+  date, sender, "to", cc, CASE WHEN own THEN bcc ELSE '' END AS bcc, subject, in_reply_to, files,
+  body, html
 FROM mails JOIN messages ON messages.id = message
 """
 
-# `Mail` attributes with a column of the same name, without bcc, which only the author sees.
+# `Mail` attributes with a column of the same name.
 _SAME = (
-    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
+    "sender", "to", "cc", "bcc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 
@@ -57,7 +59,7 @@ class Mailboxes(ServerState):
     def folders(self, user: int) -> list[str]:
         """Return a user's folder names, system folders first."""
         names = [row["name"] for row in self.store.find("folders", order="name", user=user)]
-        return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
+        return list(dict.fromkeys((*SYSTEM_FOLDERS, *names)))
 
     def folder(self, user: int, name: str) -> str:
         """Return a folder's name in its original case."""
@@ -99,8 +101,12 @@ class Mailboxes(ServerState):
         """Return the recipients that have a local address but no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        strangers = [address for address in mail.recipients if self.user_id(address) is None]
-        return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
+        unknown = []
+        for address in mail.recipients:
+            domain = address.partition("@")[2]
+            if self.user_id(address) is None and self.store.value(sql, domain):
+                unknown.append(address)
+        return unknown
 
     def check(self, mail: Mail) -> Mail:
         """Normalize an email for storage, and add a Message-ID if it has none."""
@@ -167,12 +173,11 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to an email; only the author sees bcc."""
+        """Convert a row to an email."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
             date=datetime.fromisoformat(row["date"]),
-            bcc=row["bcc"] if row["own"] else "",
             attachments={file["filename"]: file["data"] for file in files},
             read=bool(row["is_read"]),
             important=bool(row["is_important"]),
@@ -197,7 +202,6 @@ def columns_of(mail: Mail) -> Row:
     """Return the database columns of an email."""
     return {
         **{name: getattr(mail, name) for name in _SAME},
-        "bcc": mail.bcc,
         "date": iso_date(mail.date),
         "files": len(mail.attachments),
         "words": "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold(),
@@ -213,7 +217,9 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
     """Return an email with its full text as a tool result."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
-    given = {"from_name": name} if name and not is_mine else {}  # as published
+    given = {}
+    if name and not is_mine:  # as published
+        given["from_name"] = name
     return {
         "id": str(row["id"]),
         "from": address,
@@ -229,15 +235,19 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
 
 
 def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
+    if not row["files"]:
+        return []
     sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
-    files = boxes.store.rows(sql, row["message"]) if row["files"] else []
+    files = boxes.store.rows(sql, row["message"])
     return [{**file, "content_type": content_type(file["filename"])} for file in files]
 
 
 def content_type(name: str) -> str:
     """Return a file's media type; multi-part types become `application/octet-stream`."""
     kind = media_type(name)
-    return BYTES if kind.startswith(("message/", "multipart/")) else kind
+    if kind.startswith(("message/", "multipart/")):
+        return BYTES
+    return kind
 
 
 def show_draft(row: Row) -> Row:
@@ -254,7 +264,7 @@ def _show_text(row: Row) -> Row:
     return {
         "to": row["to"],
         "cc": row["cc"],
-        "bcc": row["bcc"] if row["own"] else "",
+        "bcc": row["bcc"],
         "subject": row["subject"],
         "body": text_of(row["body"], row["html"]),
         "html_body": row["html"] or "",
