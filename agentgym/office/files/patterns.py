@@ -38,8 +38,10 @@ def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Match in polynomial time by computing where each prefix of the pattern can end."""
     ends = {0}
     for part in pattern:
+        if not ends:
+            return False
         if part == "**":
-            ends = set(range(min(ends), len(names) + 1)) if ends else ends
+            ends = set(range(min(ends), len(names) + 1))
         else:
             ends = {end + 1 for end in ends if end < len(names) and fnmatchcase(names[end], part)}
     return len(names) in ends

@@ -12,6 +12,13 @@ from agentgym.office.libraries import pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tool
 
+_METADATA = {
+    "Title": "/Title",
+    "Author": "/Author",
+    "Creator": "/Creator",
+    "Creation date": "/CreationDate",
+}
+
 
 @with_disabled_tools(Path(__file__).with_name("disabled_pdf_tools.json"))
 class PdfTools(Server):
@@ -56,19 +63,10 @@ class PdfTools(Server):
         """
         with guarded():
             reader = open_pdf(self._bytes(pdf_file_path))
-            facts = {"Total pages": str(len(reader.pages))}
+            lines = ["PDF file information:", f"Total pages: {len(reader.pages)}"]
             if metadata := reader.metadata:
-                names = {
-                    "Title": "/Title",
-                    "Author": "/Author",
-                    "Creator": "/Creator",
-                    "Creation date": "/CreationDate",
-                }
-                facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
-        lines = [
-            "PDF file information:",
-            *(f"{name}: {fact}" for name, fact in facts.items()),
-        ]
+                for name, key in _METADATA.items():
+                    lines.append(f"{name}: {metadata.get(key, 'Unknown')}")
         return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
     @tool
