@@ -42,6 +42,6 @@ class GoogleCloud(EngineServer):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self.storage = Storage(self)
-        self.bigquery = BigQuery(self, self.storage)
+        self.bigquery = BigQuery(self)
         self.logging = Logging(self)
         self.parts = (self.bigquery, self.storage, self.logging)

@@ -110,7 +110,9 @@ class _Reader:
             self._take()
             negated = not negated
         test = self._group() if self._peek() == "(" else self._term()
-        return (lambda entry: not test(entry)) if negated else test
+        if negated:
+            return lambda entry: not test(entry)
+        return test
 
     def _group(self) -> Test:
         self._take()
@@ -159,7 +161,9 @@ def _value(token: str) -> str:
         raise _bad(f"a value is missing {where}; put text with special characters in double quotes")
     if token[0] == "-" and _number(token) is None:
         raise _bad(f"use NOT instead of the minus sign before {echo(token[1:])}")
-    return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] == '"' else token
+    if token[0] == '"':
+        return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
+    return token
 
 
 def _path(word: str) -> tuple[str, ...]:
@@ -171,7 +175,9 @@ def _path(word: str) -> tuple[str, ...]:
 
 def _at(value: Any, path: Sequence[str]) -> Any:
     for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
     return value
 
 
@@ -227,9 +233,11 @@ def _level(text: str) -> int:
 def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     except ValueError:
         raise _bad(f'{echo(text)} is not a time; write it as "2025-01-15T09:00:00Z"') from None
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment
 
 
 def _number(text: str) -> float | None:
