@@ -41,6 +41,11 @@ NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), Cel
 CYCLE = NO_REFERENCE  # the error for circular references, as in Google Sheets
 
 
+def is_formula(cell: Any) -> bool:
+    """Return whether a stored cell is a formula."""
+    return isinstance(cell, dict) and "f" in cell
+
+
 def serial(moment: datetime) -> float:
     """Convert a datetime to a number of days, ignoring the time zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
@@ -57,8 +62,7 @@ def text_of(value: Any) -> str:
     whole = float(value)
     if whole.is_integer() and abs(whole) < 1e15:
         return str(int(whole))
-    text = f"{whole:.10g}"
-    return text if "e" not in text else re.sub(r"e([+-])0*", r"E\1", text)
+    return re.sub(r"e([+-])0*", r"E\1", f"{whole:.10g}")
 
 
 def _date_text(value: float) -> str:
@@ -133,16 +137,11 @@ def from_python(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
-        return {
-            "v": serial(datetime(value.year, value.month, value.day)),
-            "s": value.isoformat(),
-            "k": "date",
-        }
+        midnight = datetime(value.year, value.month, value.day)
+        return {"v": serial(midnight), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
-        return {
-            "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
-            "s": value.isoformat(),
-        }
+        days = (value.hour * 60 + value.minute) / 1440 + value.second / 86400
+        return {"v": days, "s": value.isoformat()}
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
 
@@ -155,7 +154,9 @@ def validate(value: Any) -> Any:
         amount = float(value)
     except OverflowError:
         raise ToolError("invalid argument: a number is too large for a cell") from None
-    return int(amount) if amount.is_integer() and abs(amount) < 2**53 else amount
+    if amount.is_integer() and abs(amount) < 2**53:
+        return int(amount)
+    return amount
 
 
 def _parse_dressed(text: str) -> Any:
@@ -164,7 +165,9 @@ def _parse_dressed(text: str) -> Any:
         return None
     sign, _, whole, part, percent = match.groups()
     amount = float(sign + whole.replace(",", "") + (part or ""))
-    return {"v": validate(amount / 100 if percent else amount), "s": text}
+    if percent:
+        amount /= 100
+    return {"v": validate(amount), "s": text}
 
 
 def _parse_date(text: str) -> Any:

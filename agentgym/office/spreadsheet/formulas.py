@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from agentgym.office.spreadsheet.cell_values import NAME, SYNTAX, CellError
-from agentgym.office.spreadsheet.cells import (
-    Area,
-    parse_area,
-    quote_title,
-    split_sheet,
-)
+from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: `("value", value)`, `("reference", sheet, area)`, `("call", name, arguments)` or
@@ -159,8 +154,11 @@ def retitle(formula: str, old: str, new: str) -> str:
     """Replace the old sheet title in the references of a formula."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
-        title, rest = split_sheet(text) if kind == "reference" else (None, text)
-        if title is not None:
-            title = quote_title(new if title.lower() == old.lower() else title)
-        parts.append(rest if title is None else f"{title}!{rest}")
+        title, rest = split_sheet(text)
+        if kind != "reference" or title is None:
+            parts.append(text)
+            continue
+        if title.lower() == old.lower():
+            title = new
+        parts.append(f"{quote_title(title)}!{rest}")
     return "".join(parts)
