@@ -36,9 +36,8 @@ class Categories(ShopPart):
         """Return a category's id, given the name or id; add a new category if necessary."""
         if isinstance(category, int):
             return category
-        known: int | None = self._store.value(
-            "SELECT id FROM categories WHERE name = ? ORDER BY id DESC", category
-        )
+        sql = "SELECT id FROM categories WHERE name = ? ORDER BY id DESC"
+        known: int | None = self._store.value(sql, category)
         if known is not None:
             return known
         slug = slug_of(category, self._shop.column_values("categories", "slug"))
