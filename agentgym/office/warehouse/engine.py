@@ -100,9 +100,10 @@ class SQLEngine:
         answer, columns, data, rows = self._request(
             tables, "write", opening, statements, target, room
         )
-        table = self.tables[target] if created is None else created
-        if created is not None:
-            table = replace(table, columns=_columns(columns, table.columns))
+        if created is None:
+            table = self.tables[target]
+        else:
+            table = replace(created, columns=_columns(columns, created.columns))
         self.tables[target] = replace(table, data=tuple(data), rows=rows)
         self._loaded[target] = self.tables[target].data
         return list(answer)
@@ -111,10 +112,10 @@ class SQLEngine:
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         """Add a table that is not in the catalogue, such as an information schema view."""
-        declared = [
-            Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
-            for k, column in enumerate(columns)
-        ]
+        declared = []
+        for k, column in enumerate(columns):
+            is_number = rows and isinstance(rows[0][k], int)
+            declared.append(Column(column, "BIGINT" if is_number else "VARCHAR"))
         self._views[name] = Table(tuple(declared), tuple(pack_columns(rows, len(columns))))
 
     def close(self) -> None:
@@ -183,16 +184,12 @@ def _size(table: Table) -> int:
 
 def _columns(found: Sequence[Sequence[Any]], known: Sequence[Column]) -> tuple[Column, ...]:
     old = {column.name.lower(): column for column in known}
-    return tuple(
-        replace(
-            old.get(label.lower(), Column(label, kind)),
-            name=label,
-            type=kind,
-            nullable=nullable,
-            default=None if default == "NULL" else default,
-        )
-        for label, kind, nullable, default in found
-    )
+    columns = []
+    for label, kind, nullable, default in found:
+        column = replace(old.get(label.lower(), Column(label, kind)), name=label, type=kind)
+        value = None if default == "NULL" else default
+        columns.append(replace(column, nullable=nullable, default=value))
+    return tuple(columns)
 
 
 def _opening(now: datetime) -> list[str]:

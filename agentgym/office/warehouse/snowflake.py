@@ -6,6 +6,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.office.warehouse.database import sql_hint
@@ -41,12 +42,11 @@ class Snowflake(EngineServer):
         Args:
             database: The database, such as `SALES`.
         """
-        named = self._known(database, "database")
-        schemas = [
-            {"SCHEMA_NAME": name.split(".", 1)[1]}
-            for name in sorted(self.engine.schemas)
-            if name.startswith(f"{named}.")
-        ]
+        prefix = f"{self._known(database, 'database')}."
+        schemas = []
+        for name in sorted(self.engine.schemas):
+            if name.startswith(prefix):
+                schemas.append({"SCHEMA_NAME": name.removeprefix(prefix)})
         return _block(schemas, database=database)
 
     @tool
@@ -59,16 +59,11 @@ class Snowflake(EngineServer):
         """
         within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
         catalog, _, place = within.partition(".")
-        tables = [
-            {
-                "TABLE_CATALOG": catalog,
-                "TABLE_SCHEMA": place,
-                "TABLE_NAME": name[1],
-                "COMMENT": table.comment or None,
-            }
-            for name, table in sorted(self.engine.tables.items())
-            if name[0] == within
-        ]
+        tables = []
+        for (found, name), table in sorted(self.engine.tables.items()):
+            if found == within:
+                row = {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name}
+                tables.append({**row, "COMMENT": table.comment or None})
         return _block(tables, database=database, schema=schema)
 
     @tool
@@ -79,14 +74,17 @@ class Snowflake(EngineServer):
         Args:
             table_name: The table, as `database.schema.table`.
         """
-        (within, name) = self._table(table_name)
-        columns = [
-            {
-                "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
-                "DATA_TYPE": snowflake_type(column.type), "COMMENT": column.comment or None,
+        within, name = self._table(table_name)
+        columns = []
+        for column in sorted(self.engine.tables[within, name].columns, key=attrgetter("name")):
+            description = {
+                "COLUMN_NAME": column.name,
+                "COLUMN_DEFAULT": column.default,
+                "IS_NULLABLE": "YES" if column.nullable else "NO",
+                "DATA_TYPE": snowflake_type(column.type),
+                "COMMENT": column.comment or None,
             }
-            for column in sorted(self.engine.tables[within, name].columns, key=lambda each: each.name)
-        ]  # fmt: skip
+            columns.append(description)
         database, _, schema = within.partition(".")
         return _block(columns, database=database, schema=schema, table=name)
 
@@ -103,7 +101,9 @@ class Snowflake(EngineServer):
         if rows is None:
             raise ToolError("invalid argument: this statement returns no rows; use write_query")
         records, note = fit(rows)
-        return _block(records, **({"note": note.strip()} if note else {}))
+        if note:
+            return _block(records, note=note.strip())
+        return _block(records)
 
     @tool
     def write_query(self, query: str) -> str:
@@ -137,9 +137,9 @@ class Snowflake(EngineServer):
                 f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}"
             )
         outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
-        effect = (
-            outcome.message or f"Table {outcome.target and outcome.target[1]} successfully created."
-        )
+        effect = outcome.message
+        if not effect:
+            effect = f"Table {outcome.target and outcome.target[1]} successfully created."
         return f"{effect} data_id: {_data_id(query)}"
 
     @tool
@@ -171,10 +171,11 @@ class Snowflake(EngineServer):
         now = self.context.clock.now()
         for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
             self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
-        definitions = [
-            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys)
-            for label, kind in columns.items()
-        ]
+        definitions = []
+        for label, kind in columns.items():
+            is_key = label in keys
+            column = Column(label, from_snowflake(kind), key=is_key, nullable=not is_key)
+            definitions.append(column)
         self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
@@ -185,9 +186,8 @@ class Snowflake(EngineServer):
 
     def comments(self, table: str) -> dict[str, str]:
         """Return the column comments of `DATABASE.SCHEMA.TABLE`."""
-        return {
-            column.name: column.comment for column in self.engine.tables[self._table(table)].columns
-        }
+        columns = self.engine.tables[self._table(table)].columns
+        return {column.name: column.comment for column in columns}
 
     def set_comment(self, table: str, column: str, text: str) -> None:
         """Set a column's comment in `DATABASE.SCHEMA.TABLE`."""
@@ -220,12 +220,13 @@ class Snowflake(EngineServer):
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
-    rows = [
-        "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
-        for record in records
-    ]
-    about = [f"{name}: {text}" for name, text in lines.items()]
-    body = "\n".join([*about, "data:" if rows else "data: []", *rows])
+    parts = [f"{name}: {text}" for name, text in lines.items()]
+    parts.append("data:" if records else "data: []")
+    for record in records:
+        parts.append("- ")
+        for name, value in record.items():
+            parts.append(f"  {name}: {_shown(value)}")
+    body = "\n".join(parts)
     return f"type: data\ndata_id: {_data_id(body)}\n{body}"
 
 

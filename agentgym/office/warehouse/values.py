@@ -58,11 +58,9 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
-    why = (
-        f"a result holds at most {MAX_BYTES} bytes"
-        if rows.too_long or len(retained) < len(rows.records)
-        else "of the limit on their number"
-    )
+    why = "of the limit on their number"
+    if rows.too_long or len(retained) < len(rows.records):
+        why = f"a result holds at most {MAX_BYTES} bytes"
     return retained, (
         f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
         "LIMIT and OFFSET.\n"
@@ -90,16 +88,17 @@ def pack_values(values: Sequence[Any]) -> str:
 
 def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
     """Convert rows to one JSON array per column."""
-    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
+    if not rows:
+        return ["[]"] * width
+    return list(map(pack_values, zip(*rows, strict=True)))
 
 
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
-        return (
-            value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
-        )
+        moment = value.astimezone(UTC) if value.tzinfo else value
+        return moment.isoformat(sep=" ")
     if isinstance(value, (list, dict)):
         return to_json(value)
     if isinstance(value, bytes):

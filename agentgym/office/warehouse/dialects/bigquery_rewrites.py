@@ -96,7 +96,9 @@ def _extract(node: Node) -> Node:
     if isinstance(node.this, exp.WeekStart):
         raise ToolError("not supported: EXTRACT of WEEK(day); use WEEK or ISOWEEK")
     part = node.this.name.upper()
-    return duck(_PARTS[part], node.expression) if part in _PARTS else node
+    if part in _PARTS:
+        return duck(_PARTS[part], node.expression)
+    return node
 
 
 def _now(text: str) -> Callable[[Node], Node]:
@@ -160,7 +162,9 @@ def _written(node: Node) -> Node:
 def _read(node: Node) -> Node:
     """Parse a time in the given format; the result of PARSE_TIMESTAMP is in UTC."""
     _check_format(node)
-    return duck("timezone('UTC', {0})", node.copy()) if isinstance(node, exp.StrToTime) else node
+    if isinstance(node, exp.StrToTime):
+        return duck("timezone('UTC', {0})", node.copy())
+    return node
 
 
 def _string(node: Node) -> Node:
@@ -171,7 +175,9 @@ def _string(node: Node) -> Node:
 
 def _from_epoch(node: Node) -> Node:
     """Convert the results of TIMESTAMP_MILLIS and TIMESTAMP_MICROS to UTC."""
-    return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
+    if node.args.get("scale"):
+        return duck("timezone('UTC', {0})", node.copy())
+    return node
 
 
 REWRITES: dict[type, Callable[[Node], Node]] = {

@@ -93,9 +93,8 @@ NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
     """Return a call to a macro in the schema `lib`."""
-    return exp.Anonymous(
-        this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None]
-    )
+    given = [argument for argument in arguments if argument is not None]
+    return exp.Anonymous(this=f"lib.{name}", expressions=given)
 
 
 def duck(text: str, *parts: Any) -> Node:
