@@ -71,7 +71,9 @@ def _date_text(value: float) -> str:
     except OverflowError:
         return str(float(value))
     day = f"{moment.month}/{moment.day}/{moment.year}"
-    return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
+    if float(value).is_integer():
+        return day
+    return f"{day} {moment.hour}:{moment:%M:%S}"
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
@@ -140,7 +142,8 @@ def from_python(value: Any) -> Any:
         midnight = datetime(value.year, value.month, value.day)
         return {"v": serial(midnight), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
-        days = (value.hour * 60 + value.minute) / 1440 + value.second / 86400
+        minutes = value.hour * 60 + value.minute
+        days = minutes / 1440 + value.second / 86400
         return {"v": days, "s": value.isoformat()}
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
@@ -173,8 +176,9 @@ def _parse_dressed(text: str) -> Any:
 def _parse_date(text: str) -> Any:
     try:
         if match := _ISO.fullmatch(text) or _AMERICAN.fullmatch(text):
-            day = datetime(int(match["year"]), int(match["month"]), int(match["day"]))
-            return {"v": serial(day + _since_midnight(match)), "s": text, "k": "date"}
+            year, month, day = map(int, match.group("year", "month", "day"))
+            moment = datetime(year, month, day) + _since_midnight(match)
+            return {"v": serial(moment), "s": text, "k": "date"}
         if match := _CLOCK.fullmatch(text):
             return {"v": _since_midnight(match) / timedelta(days=1), "s": text}
     except (ValueError, OverflowError):
@@ -191,4 +195,5 @@ def _since_midnight(match: re.Match[str]) -> timedelta:
         if not 1 <= hour <= 12:
             raise ValueError("no such hour")
         hour = hour % 12 + 12 * (half.lower() == "pm")
-    return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
+    clock = time(hour, int(minutes or 0), int(seconds or 0))
+    return datetime.combine(DAY_ZERO, clock) - DAY_ZERO

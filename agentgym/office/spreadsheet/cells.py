@@ -23,7 +23,8 @@ class Area:
 
     def clip(self, rows: int, columns: int) -> Area:
         """Clip the area to a sheet; an empty result has `bottom < top`."""
-        bottom, right = min(self.bottom or rows, rows), min(self.right or columns, columns)
+        bottom = min(self.bottom or rows, rows)
+        right = min(self.right or columns, columns)
         return Area(self.top, self.left, bottom, right)
 
     @property
@@ -64,7 +65,8 @@ def parse_area(text: str) -> Area:
     spots = []
     for match in map(_PART.fullmatch, map(str.strip, parts)):
         if match is not None:
-            spots.append((int(match[2] or 0) or None, column_number(match[1]) or None))
+            row, column = int(match[2] or 0), column_number(match[1])
+            spots.append((row or None, column or None))
     if len(parts) > 2 or len(spots) < len(parts):
         raise ToolError(
             f"invalid argument: {echo(text)} is not a range; examples: B2, A1:D9, A:F, 2:5"

@@ -45,6 +45,8 @@ Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
 """Values by lower-case sheet title, then by row and column."""
 Lines: TypeAlias = Mapping[int, Mapping[int, Any]]
 """Cells by row and column, in order."""
+Formulas: TypeAlias = dict[int, dict[int, Node]]
+"""Parsed formulas by row and column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Evaluator:
         self._known: dict[Spot, Any] = {}
         self._opened: set[Spot] = set()
         self._grids: dict[tuple[str, Area], Grid] = {}
-        self._formulas: dict[str, dict[int, dict[int, Node]]] = {}
+        self._formulas: dict[str, Formulas] = {}  # by sheet
         self._steps = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
@@ -163,7 +165,8 @@ class Evaluator:
         self._spend(len(operations))
         value = self._compute(node, sheet)
         for sign, others in reversed(operations):
-            value = apply(operate, sign, value, *(self._compute(each, sheet) for each in others))
+            operands = [self._compute(each, sheet) for each in others]
+            value = apply(operate, sign, value, *operands)
             self._spend(_text_steps(value))
         return value
 
@@ -197,8 +200,8 @@ class Evaluator:
         return value
 
 
-def _formulas_of(lines: Lines) -> dict[int, dict[int, Node]]:
-    formulas: dict[int, dict[int, Node]] = {}
+def _formulas_of(lines: Lines) -> Formulas:
+    formulas: Formulas = {}
     for row, cells in lines.items():
         for column, cell in cells.items():
             if is_formula(cell):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
@@ -20,8 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
-    name: ClassVar[str] = "excel"
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "excel"
+    tool_order = tuple(
         """
         apply_formula validate_formula_syntax format_range read_data_from_excel
         write_data_to_excel create_workbook create_worksheet create_chart create_pivot_table
@@ -165,7 +165,8 @@ class Excel(Server):
             filepath: Path of the workbook.
             include_ranges: Whether to include the used range of each sheet.
         """
-        book, file = self._books.look(filepath), self.context.files.file(filepath)
+        book = self._books.look(filepath)
+        file = self.context.files.file(filepath)
         facts: dict[str, Any] = {
             "filename": filepath.rsplit("/", 1)[-1],
             "sheets": book.sheetnames,

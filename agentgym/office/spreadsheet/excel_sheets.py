@@ -68,8 +68,7 @@ class Workbooks(ServerState):
             yield book
             self.save(path, book)
         except failures() as error:
-            # openpyxl prints allowed values as a set, whose order differs between processes.
-            text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
+            text = _SET.sub(_sorted_values, str(error))
             raise ToolError(
                 f"invalid argument: the workbook cannot store this value: {text[:300]}"
             ) from None
@@ -79,6 +78,11 @@ class Workbooks(ServerState):
         """Open one sheet for editing; see `edit`."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
+
+
+def _sorted_values(match: re.Match[str]) -> str:
+    # openpyxl prints allowed values as a set, whose order differs between processes.
+    return ", ".join(sorted(match[1].split(", ")))
 
 
 @functools.lru_cache(maxsize=2)
@@ -106,7 +110,8 @@ def sheet_of(book: Any, title: str) -> Any:
 
 def check_title(book: Any, title: str) -> None:
     """Raise if the title is invalid or taken."""
-    if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
+    is_quoted = title.startswith("'") or title.endswith("'")
+    if is_quoted or not title.strip() or not _TITLE.fullmatch(title):
         raise ToolError(
             f"invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, got "
             f"{echo(title)}"
@@ -144,7 +149,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
         raise ToolError(
             f"invalid argument: a cell cannot contain control characters, got {echo(value)}"
         )
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
+    if isinstance(value, (int, float)) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(

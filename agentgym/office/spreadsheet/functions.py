@@ -86,7 +86,9 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
         return VALUE  # wrong number or type of arguments
-    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, complex):
+        return NUMBER
+    if isinstance(value, float) and not math.isfinite(value):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return VALUE
@@ -131,7 +133,7 @@ def _numbers(arguments: Sequence[Any]) -> list[float]:
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
-            values += [float(v) for v in map(single, argument.cells.values()) if _is_number(v)]
+            values += map(float, filter(_is_number, map(single, argument.cells.values())))
         else:
             values.append(_number(argument))
     return values
@@ -218,7 +220,11 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
         if height * width > _MAX_AREA:
             raise FormulaError(VALUE)
         places = list(itertools.product(range(height), range(width)))
-    return [spot for spot in places if all(test(cells.get(spot)) for cells, test in tests)]
+    matching = []
+    for spot in places:
+        if all(test(cells.get(spot)) for cells, test in tests):
+            matching.append(spot)
+    return matching
 
 
 def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
@@ -258,7 +264,8 @@ def _lookup(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
     at = int(_number(index)) - 1
     if at < 0 or at >= grid.width:
         raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-    return grid.cells.get((_place(target, grid.line(down=True), _truth(near)), at))
+    row = _place(target, grid.line(down=True), _truth(near))
+    return grid.cells.get((row, at))
 
 
 def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:

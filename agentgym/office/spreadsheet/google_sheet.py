@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
-from agentgym.office.spreadsheet.spreadsheets import GRID, SCHEMA, Spreadsheets
+from agentgym.office.spreadsheet.spreadsheets import GRID, SCHEMA, Cells, Spreadsheets, Values
 from agentgym.text.tools import ToolError, tool
 
 
@@ -18,9 +18,9 @@ from agentgym.text.tools import ToolError, tool
 class GoogleSheet(Server):
     """A Google Sheets account."""
 
-    name: ClassVar[str] = "google_sheet"
-    schema: ClassVar[str] = SCHEMA
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "google_sheet"
+    schema = SCHEMA
+    tool_order = tuple(
         """
         get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns
         list_sheets copy_sheet rename_sheet get_multiple_sheet_data
@@ -38,7 +38,7 @@ class GoogleSheet(Server):
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             height, width = GRID
-            lines: dict[int, dict[int, Any]] = {}
+            lines: Cells = {}
             for number, row in enumerate(rows, 1):
                 cells = lines[number] = {}
                 for column, value in enumerate(row, 1):
@@ -60,7 +60,7 @@ class GoogleSheet(Server):
         """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
-    def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
+    def values(self, spreadsheet: str, sheet: str | None = None) -> Values:
         """Return the values of a sheet (default: the first) without trailing empty rows and cells.
 
         Formulas are computed. Empty cells are None, and typed dates are strings.

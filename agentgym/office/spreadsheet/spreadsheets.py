@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from agentgym.office.context import iso
 from agentgym.office.server import Server
 from agentgym.office.server_state import ServerState
 from agentgym.office.spreadsheet.cell_values import (
@@ -36,6 +35,12 @@ GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+
+
+Cells: TypeAlias = dict[int, dict[int, Any]]
+"""Cells by row and column."""
+Values: TypeAlias = list[list[Any]]
+"""Rows of values."""
 
 
 class SheetCell(NamedTuple):
@@ -81,8 +86,7 @@ class Spreadsheets(ServerState):
         """Create a spreadsheet without sheets and return its id."""
         if not title.strip() or len(title) > 255:
             raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
-        new_id = str(UUID(self.context.new_id("spreadsheet", 32)))
-        now = iso(self.context.clock.tick())
+        new_id, now = str(UUID(self.context.new_id("spreadsheet", 32))), self.tick()
         self.store.insert("spreadsheets", id=new_id, title=title, created=now, modified=now)
         return new_id
 
@@ -135,14 +139,15 @@ class Spreadsheets(ServerState):
 
     def touch(self, spreadsheet: str) -> None:
         """Set the modification time of a spreadsheet to now."""
-        self.store.update("spreadsheets", spreadsheet, modified=iso(self.context.clock.tick()))
+        self.store.update("spreadsheets", spreadsheet, modified=self.tick())
 
-    def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
+    def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> Cells:
         """Return the non-empty cells by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         rows = self.store.tuples(sql, sheet["id"], first, last)
-        decoded = json.loads(f"[{','.join(cells for _, cells in rows)}]")
-        lines: dict[int, dict[int, Any]] = {}
+        joined = ",".join(cells for _, cells in rows)
+        decoded = json.loads(f"[{joined}]")
+        lines: Cells = {}
         for (row, _), cells in zip(rows, decoded, strict=True):
             lines[row] = {int(column): cell for column, cell in cells.items()}
         return lines
@@ -155,7 +160,7 @@ class Spreadsheets(ServerState):
                 self.store.delete("lines", sheet=sheet_id, row=row)
         records = []
         for row, cells in lines.items():
-            if cells:
+            if cells:  # empty rows are not stored
                 content = _to_json(dict(sorted(cells.items())))
                 records.append({"sheet": sheet_id, "row": row, "cells": content})
         self.store.insert_all("lines", records)
@@ -170,7 +175,8 @@ class Spreadsheets(ServerState):
             )
         area = parse_area(rest) if rest else Area(1, 1, None, None)
         rows, columns = sheet["row_count"], sheet["column_count"]
-        if max(area.top, area.bottom or 0) > rows or max(area.left, area.right or 0) > columns:
+        bottom, right = area.bottom or area.top, area.right or area.left
+        if bottom > rows or right > columns:
             raise ToolError(
                 f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} "
                 "columns"
@@ -183,11 +189,12 @@ class Spreadsheets(ServerState):
 
     def _cells(
         self, sheet: Row, area: Area, view: Callable[[SheetCell], Any], empty: Any
-    ) -> list[list[Any]]:
+    ) -> Values:
         """Return a view of each cell, without trailing empty rows and cells."""
-        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
-        filled: dict[int, dict[int, Any]] = {}
-        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
+        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})  # formulas
+        filled: Cells = {}
+        lines = self.lines(sheet, area.top, area.bottom or 0)
+        for row, cells in lines.items():
             for column, content in cells.items():
                 if area.left <= column <= (area.right or 0):
                     cell = SheetCell(content, results.get((row, column)))
@@ -199,9 +206,7 @@ class Spreadsheets(ServerState):
             rows.append([cells.get(column, empty) for column in columns])
         return rows
 
-    def _read(
-        self, sheet: Row, text: str | None, view: Callable[[SheetCell], Any]
-    ) -> list[list[Any]]:
+    def _read(self, sheet: Row, text: str | None, view: Callable[[SheetCell], Any]) -> Values:
         rows = self._cells(sheet, self.area(sheet, text), view, "")
         count = sum(map(len, rows))
         if count > MAX_READ:
@@ -211,16 +216,16 @@ class Spreadsheets(ServerState):
             )
         return rows
 
-    def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
+    def values(self, sheet: Row, text: str | None) -> Values:
         """Return the displayed values of an area, with formulas computed."""
         return self._read(sheet, text, attrgetter("shown"))
 
-    def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
+    def entries(self, sheet: Row, text: str | None) -> Values:
         """Return the contents of an area as typed, with formulas as strings."""
         rows = self._read(sheet, text, attrgetter("typed"))
         return trim([trim(row, "") for row in rows], [])
 
-    def exact_values(self, sheet: Row) -> list[list[Any]]:
+    def exact_values(self, sheet: Row) -> Values:
         """Return the `SheetCell.exact` values of a sheet, without a size limit."""
         return self._cells(sheet, self.area(sheet, None), attrgetter("exact"), None)
 
@@ -263,7 +268,8 @@ class Spreadsheets(ServerState):
                 f"invalid argument: {height} rows of {width} cells do not fit into "
                 f"{self.range_name(sheet, text)}; use add_rows or add_columns first"
             )
-        lines, count = self.lines(sheet, area.top, area.top + height - 1), 0
+        lines = self.lines(sheet, area.top, area.top + height - 1)
+        count = 0
         for row, values in enumerate(data, area.top):
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
@@ -307,6 +313,7 @@ class Spreadsheets(ServerState):
         self.touch(spreadsheet)
 
     def _formula_rows(self, sheet: Row) -> list[int]:
+        # Strings cannot contain this text, because JSON escapes their quotation marks.
         sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
         return [row for (row,) in self.store.tuples(sql, sheet["id"])]
 
@@ -314,7 +321,7 @@ class Spreadsheets(ServerState):
         """Rename a sheet and update the formulas that refer to it."""
         self.store.update("sheets", sheet["id"], title=title)
         for each in self.sheets(sheet["spreadsheet"]):
-            changed: dict[int, dict[int, Any]] = {}
+            changed: Cells = {}
             for row in self._formula_rows(each):
                 changed |= self.lines(each, row, row)
             for cells in changed.values():
