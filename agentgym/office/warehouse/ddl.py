@@ -49,7 +49,7 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, creat
     head = f"CREATE OR REPLACE TABLE {path(name)}"
     tables: list[TableName] = []
     if tree.expression:
-        tree.set("this", exp.to_identifier("x"))
+        tree.set("this", exp.to_identifier("x"))  # the new table is not among the tables to read
         tables = warehouse.prepare(tree)
         query = warehouse.to_duckdb(tree.expression)
         if columns:

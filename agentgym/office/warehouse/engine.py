@@ -57,7 +57,8 @@ class SQLEngine:
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         data = tuple(pack_columns(rows, len(columns)))
-        self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
+        now = created.isoformat()
+        self.tables[name] = Table(tuple(columns), data, len(rows), created=now)
 
     def table(self, name: TableName) -> Table:
         """Return a table."""
@@ -77,7 +78,8 @@ class SQLEngine:
         )
         columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
-        return Rows(names, list(map(list, zip(*plain_columns, strict=True))), total, too_long)
+        plain_records = list(map(list, zip(*plain_columns, strict=True)))
+        return Rows(names, plain_records, total, too_long)
 
     def write(
         self,
@@ -94,8 +96,9 @@ class SQLEngine:
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0
+        others = sum(map(_size, self.tables.values())) - own
         # Tables may always shrink, even if a task filled the office to the limit.
-        room = max(own, MAX_CHARACTERS + own - sum(map(_size, self.tables.values())))
+        room = max(own, MAX_CHARACTERS - others)
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(target[0])}", *_opening(now)]
         answer, columns, data, rows = self._request(
             tables, "write", opening, statements, target, room
@@ -116,7 +119,8 @@ class SQLEngine:
         for k, column in enumerate(columns):
             is_number = rows and isinstance(rows[0][k], int)
             declared.append(Column(column, "BIGINT" if is_number else "VARCHAR"))
-        self._views[name] = Table(tuple(declared), tuple(pack_columns(rows, len(columns))))
+        data = pack_columns(rows, len(columns))
+        self._views[name] = Table(tuple(declared), tuple(data))
 
     def close(self) -> None:
         """Close the DuckDB session; the tables remain."""

@@ -7,8 +7,9 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.office.warehouse.tables import Column, Schema, TableName
@@ -25,9 +26,9 @@ MAX_ROWS = 10_000  # maximum records per result
 class Snowflake(EngineServer):
     """A Snowflake account, with tools for agents and methods for tasks."""
 
-    name: ClassVar[str] = "snowflake"
-    dialect: ClassVar[str] = "snowflake"
-    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
+    name = "snowflake"
+    dialect = "snowflake"
+    schema = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
 
     @tool
     def list_databases(self) -> str:
@@ -180,7 +181,7 @@ class Snowflake(EngineServer):
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
+    def rows(self, table: str) -> list[Row]:
         """Return the records of the table `DATABASE.SCHEMA.TABLE` in insertion order."""
         return self.read_all(self._table(table)).objects()
 
@@ -204,7 +205,7 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        for each in (name, name.upper()):
+        for each in (name, name.upper()):  # unquoted names are upper-case
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
         raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
@@ -212,9 +213,10 @@ class Snowflake(EngineServer):
     def _table(self, name: str) -> TableName:
         if len(name) > MAX_NAME_CHARS:
             raise ToolError(f"not found: there is no table {echo(name)}")
-        parts = name.split(".")
-        if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
-            return f"{parts[0]}.{parts[1]}", parts[2]
+        schema, _, table = name.rpartition(".")
+        # The exact name, which is case-sensitive, takes precedence over the parsed name.
+        if schema.count(".") == 1 and (schema, table) in self.engine.tables:
+            return schema, table
         warehouse = self._warehouse()
         return warehouse.find_table(warehouse.parse_name(name, "table"))
 
@@ -231,7 +233,8 @@ def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
 
 
 def _data_id(text: str) -> str:
-    return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return str(uuid.UUID(digest[:32], version=4))
 
 
 def _shown(value: Any) -> str:

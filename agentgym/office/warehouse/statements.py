@@ -47,7 +47,8 @@ def action_of(
     kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
     if tree.find(exp.TemporaryProperty):
         kind = kind.replace(" ", " TEMPORARY ", 1)
-    if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
+    verb, _, target = kind.partition(" ")
+    if action is None or (verb in ("CREATE", "DROP") and target != "TABLE"):
         raise ToolError(
             f"not supported: {kind}; use a query, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
             "COMMENT, CREATE TABLE or DROP TABLE"
@@ -75,7 +76,7 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
-    if isinstance(tree, exp.Delete) and not tree.this:
+    if isinstance(tree, exp.Delete) and not tree.this:  # DELETE without FROM
         tree.set("this", tree.args["tables"][0])
         tree.set("tables", None)
     table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
@@ -112,7 +113,8 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     if warehouse.is_skipped(tree, table):
         return ConversionResult("TRUNCATE_TABLE")
     name = warehouse.find_table(table)
-    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, name)
+    sql = f"DELETE FROM {path(name)}"
+    answer = warehouse.engine.write([sql], [name], warehouse.now, name)
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 

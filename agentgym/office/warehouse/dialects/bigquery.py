@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import ClassVar
 
 from sqlglot import exp
 from typing_extensions import override
@@ -24,8 +23,8 @@ from agentgym.text.tools import ToolError, echo
 class GoogleSQL(Warehouse):
     """BigQuery's SQL dialect for one project, whose datasets are schemas in the engine."""
 
-    dialect: ClassVar[str] = "bigquery"
-    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    dialect = "bigquery"
+    functions = FUNCTIONS
     rewrites = REWRITES
 
     def __init__(self, engine: SQLEngine, now: datetime, project: str) -> None:

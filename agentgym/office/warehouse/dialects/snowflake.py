@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -31,8 +31,8 @@ from agentgym.text.tools import ToolError, echo
 class SnowSQL(Warehouse):
     """Snowflake's dialect. Engine schemas have names such as `DATABASE.SCHEMA`."""
 
-    dialect: ClassVar[str] = "snowflake"
-    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    dialect = "snowflake"
+    functions = FUNCTIONS
 
     def __init__(self, engine: SQLEngine, now: datetime, session: dict[str, Any]) -> None:
         super().__init__(engine, now)

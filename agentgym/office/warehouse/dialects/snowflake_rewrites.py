@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
@@ -11,7 +10,9 @@ from agentgym.office.warehouse.dialects.trees import (
     COMMON_REWRITES,
     NOW,
     Node,
+    Rewrite,
     duck,
+    duck_type,
     library,
     refuse,
 )
@@ -33,9 +34,9 @@ def _type(node: Node) -> Node:
     if node.this in (exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY):
         return _refuse_json(node)
     if node.this in _WIDE:
-        return exp.DataType.build("BIGINT", dialect="duckdb")
+        return duck_type("BIGINT")
     if node.this in _TEXT and node.expressions:
-        return exp.DataType.build("VARCHAR", dialect="duckdb")
+        return duck_type("VARCHAR")
     return node
 
 
@@ -45,8 +46,9 @@ def _cast(node: Node) -> Node:
         return node
     if kind in _TEXT:
         return library("text", node.this)
-    whole = kind in (exp.DType.BIGINT, *_WIDE) and not isinstance(node, exp.TryCast)
-    return library("whole", node.this) if whole else node
+    if isinstance(node, exp.TryCast) or kind not in (exp.DType.BIGINT, *_WIDE):
+        return node
+    return library("whole", node.this)
 
 
 def _values(node: Node) -> Node:
@@ -78,7 +80,7 @@ def _to_char(node: Node) -> Node:
     return exp.Anonymous(this="strftime", expressions=arguments)
 
 
-def _add(sign: str) -> Callable[[Node], Node]:
+def _add(sign: str) -> Rewrite:
     def change(node: Node) -> Node:
         unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
         span = duck(f"{{0}} * INTERVAL {sign}1 {unit}", node.expression)
@@ -93,7 +95,7 @@ def _diff(node: Node) -> Node:
     """Cast literal operands, which may be strings, to TIMESTAMP."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
-            kind = exp.DataType.build("TIMESTAMP", dialect="duckdb")
+            kind = duck_type("TIMESTAMP")
             node.set(key, exp.Cast(this=node.args[key], to=kind))
     return node
 
@@ -123,11 +125,11 @@ def _trunc(node: Node) -> Node:
     return library("cut", exp.Literal.string(node.args["unit"].name), node.this)
 
 
-def _now(text: str) -> Callable[[Node], Node]:
+def _now(text: str) -> Rewrite:
     return lambda node: duck(text)
 
 
-REWRITES: dict[type, Callable[[Node], Node]] = {
+REWRITES: dict[type, Rewrite] = {
     **COMMON_REWRITES,
     exp.Div: lambda node: library("div", node.this, node.expression),
     exp.Mod: lambda node: library("modulo", node.this, node.expression),

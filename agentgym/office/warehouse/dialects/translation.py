@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 from agentgym.office.warehouse.dialects.trees import (
-    Node,
+    Rewrite,
     check_length,
     comment_in,
     is_cte,
@@ -52,7 +52,7 @@ class Warehouse(ABC):
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
     """Functions unknown to SQLGlot that DuckDB has with the same meaning."""
-    rewrites: Mapping[type, Callable[[Node], Node]]
+    rewrites: Mapping[type, Rewrite]
     """The rewrite of each kind of node that SQLGlot does not translate."""
 
     def __init__(self, engine: SQLEngine, now: datetime) -> None:
