@@ -27,7 +27,7 @@ class Filing(EmailPart):
     @tool
     def get_folders(self) -> str:
         """List the folders with the number of emails in each."""
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         lines = ["Folders of the mailbox:"]
         for k, name in enumerate(self._mailboxes.folders(me), 1):
             [counts] = self._mailboxes.store.rows(_COUNTS, me, name)
@@ -41,7 +41,7 @@ class Filing(EmailPart):
         Args:
             folder_name: Name of the new folder.
         """
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
             raise ToolError(f"conflict: folder {echo(folder_name)} already exists")
         return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
@@ -80,7 +80,7 @@ class Filing(EmailPart):
             email_ids: Email IDs.
             target_folder: Name of the target folder.
         """
-        folder = self._mailboxes.folder(self._mailboxes.me()["id"], target_folder)
+        folder = self._mailboxes.folder(self._mailboxes.my_id(), target_folder)
         rows = self._rows(email_ids)
         for row in rows:
             if row["origin"] == "draft" and folder not in ("Drafts", "Trash"):

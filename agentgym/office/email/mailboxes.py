@@ -44,6 +44,10 @@ class Mailboxes(ServerState):
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
 
+    def my_id(self) -> int:
+        """Return the id of the logged-in user."""
+        return int(self.me()["id"])
+
     def user_id(self, email: str) -> int | None:
         """Return the id of the user with a given address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
@@ -127,9 +131,8 @@ class Mailboxes(ServerState):
             "messages", author=author, origin=origin, created=columns["date"], **columns
         )
         for filename, data in mail.attachments.items():
-            self.store.insert(
-                "attachments", message=message, filename=filename, size=len(data), data=data
-            )
+            file = {"filename": filename, "size": len(data), "data": data}
+            self.store.insert("attachments", message=message, **file)
         ids = []
         for user, folder in places:
             mail_id = self.store.insert(
@@ -153,17 +156,19 @@ class Mailboxes(ServerState):
         """Return the ids of a folder's emails, newest first."""
         sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
             ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
-        return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
+        rows = self.store.rows(sql, self.my_id(), folder, limit, offset)
+        return [row["id"] for row in rows]
 
     def by_id(self, ids: Sequence[int]) -> list[Row]:
         """Return emails with their messages, in the order of `ids`."""
         marks = ", ".join("?" * len(ids))
-        rows = {row["id"]: row for row in self.rows(f"WHERE mails.id IN ({marks})", *ids)}
-        return [rows[email_id] for email_id in ids]
+        rows = self.rows(f"WHERE mails.id IN ({marks})", *ids)
+        by_id = {row["id"]: row for row in rows}
+        return [by_id[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
         """Return an email of the logged-in user."""
-        me = self.me()["id"]
+        me = self.my_id()
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
         if not rows:
@@ -200,11 +205,12 @@ class EmailPart:
 
 def columns_of(mail: Mail) -> Row:
     """Return the database columns of an email."""
+    searched = (mail.subject, mail.sender, mail.to, mail.cc, mail.text)
     return {
         **{name: getattr(mail, name) for name in _SAME},
         "date": iso_date(mail.date),
         "files": len(mail.attachments),
-        "words": "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold(),
+        "words": "\n".join(searched).casefold(),
     }
 
 

@@ -160,7 +160,8 @@ def normalize(mail: Mail) -> Mail:
 
 def file_name(name: str) -> str:
     """Strip directories and control characters from a file name."""
-    last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
+    _, _, last = name.replace("\\", "/").rpartition("/")
+    last = CONTROL.sub("_", last).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
 

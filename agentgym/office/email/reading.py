@@ -109,15 +109,17 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
         total = self._mailboxes.store.value(sql, me, name)
         places = page_of(range(total), page, page_size)
-        return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
+        if not places:
+            return total, []
+        return total, self._mailboxes.ids(name, len(places), places[0])
 
     def _search(self, query: str, folder: str) -> list[int]:
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         name = self._mailboxes.folder(me, folder)
         terms = []
         for field, phrase, word in _TERM.findall(query):
@@ -134,7 +136,8 @@ class Reading(EmailPart):
         sql = f"""SELECT mails.id, words FROM mails JOIN messages ON messages.id = message
             WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}
             ORDER BY at DESC, mails.id DESC"""
-        rows = self._mailboxes.store.rows(sql, me, name, *(term for _, term in terms))
+        texts = [text for _, text in terms]
+        rows = self._mailboxes.store.rows(sql, me, name, *texts)
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:

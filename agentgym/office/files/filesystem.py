@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentgym.office.files.media_types import media_type
 from agentgym.office.files.patterns import Patterns
@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 class Filesystem(Server):
     """File operations under `/workspace`, the base of relative paths."""
 
-    name: ClassVar[str] = "filesystem"
+    name = "filesystem"
 
     @tool
     def read_file(self, path: str, tail: int | None = None, head: int | None = None) -> str:

@@ -40,8 +40,9 @@ def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
     for part in pattern:
         if not ends:
             return False
-        if part == "**":
+        if part == "**":  # any number of names, even none
             ends = set(range(min(ends), len(names) + 1))
-        else:
-            ends = {end + 1 for end in ends if end < len(names) and fnmatchcase(names[end], part)}
+            continue
+        starts = ends - {len(names)}
+        ends = {start + 1 for start in starts if fnmatchcase(names[start], part)}
     return len(names) in ends

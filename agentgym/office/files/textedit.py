@@ -29,7 +29,8 @@ def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     the old lines. Raises `ToolError` if `oldText` is empty or not found, or if a text is too long.
     """
     for edit in edits:
-        old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
+        old = edit["oldText"].replace("\r\n", "\n")
+        new = edit["newText"].replace("\r\n", "\n")
         if not old:
             raise ToolError("invalid argument: oldText must not be empty")
         if max(len(text), len(new)) > MAX_EDIT_CHARS:
@@ -50,7 +51,8 @@ def _replace_lines(text: str, old: str, new: str) -> str:
     if at < 0:
         raise ToolError(f"not found: the file does not contain {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
-    lines[first : first + len(passage)] = _indent(new.split("\n"), passage, _space(lines[first]))
+    indented = _indent(new.split("\n"), passage, _space(lines[first]))
+    lines[first : first + len(passage)] = indented
     return "\n".join(lines)
 
 

@@ -80,7 +80,8 @@ class Workspace:
                 "directory"
             )
         names = full.split("/")
-        if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+        longest = max(len(name.encode()) for name in names)
+        if len(names) > MAX_DEPTH + 2 or longest > MAX_NAME_BYTES:
             raise ToolError(
                 f"invalid argument: {echo(path)} is too deep or has a name that is too long"
             )
@@ -178,8 +179,12 @@ class Workspace:
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
-        below = [*self._files, *self._folders]
-        return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
+        names = []
+        for entry in (*self._files, *self._folders):
+            folder, _, name = entry.rpartition("/")
+            if folder == full:
+                names.append(name)
+        return sorted(names)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
         """Yield the sorted canonical paths of files below a path."""
@@ -226,7 +231,7 @@ class Workspace:
                 self._folders[name] = created
         return skipped
 
-    def _tables(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _tables(self) -> Iterable[dict[str, Any]]:
         return self._files, self._folders
 
     def _there(self, path: str) -> str:
@@ -251,7 +256,8 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
+        present = len(self._files) + len(self._folders)
+        if present + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
             )

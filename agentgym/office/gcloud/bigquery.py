@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import PROJECT, listing
+from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.office.warehouse.tables import Column, Schema
@@ -93,7 +94,7 @@ class BigQuery:
         declared = [Column(name, from_bigquery(kind)) for name, kind in columns.items()]
         engine.load((dataset, table), declared, rows, now)
 
-    def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
+    def rows(self, dataset: str, table: str) -> list[Row]:
         """Return a table's records in insertion order."""
         schemas, tables = self._server.engine.schemas, self._server.engine.tables
         if dataset not in schemas:

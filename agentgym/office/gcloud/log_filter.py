@@ -20,11 +20,20 @@ from agentgym.text.tools import ToolError, echo
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Entry], bool]
 """Whether an entry passes."""
+Order: TypeAlias = Callable[[Any, Any], bool]
+"""A comparison operator."""
 
 SEVERITIES = {
-    "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
+    "DEFAULT": 0,
+    "DEBUG": 100,
+    "INFO": 200,
+    "NOTICE": 300,
+    "WARNING": 400,
+    "ERROR": 500,
+    "CRITICAL": 600,
+    "ALERT": 700,
     "EMERGENCY": 800,
-}  # fmt: skip
+}
 
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
@@ -38,9 +47,14 @@ _FUNCTION = r"(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*\([^()]*\)"
 _TOKEN = re.compile(
     rf'\s+|({_FUNCTION}|"(?:[^"\\]|\\.)*"|!=|<=|>=|[=<>:()]|[^\s()=<>:!~,"\']+)', re.DOTALL
 )
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+_ORDERS: dict[str, Order] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 @functools.lru_cache(maxsize=256)
@@ -201,9 +215,7 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
     return lambda entry: (found := _at(entry, path)) is not None and holds(order, found)
 
 
-def _comparable(
-    path: tuple[str, ...], text: str
-) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
+def _comparable(path: tuple[str, ...], text: str) -> Callable[[Order, Any], bool]:
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -214,10 +226,12 @@ def _comparable(
         text = log_path(text)
     number, lower = _number(text), text.lower()
 
-    def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
+    def holds(order: Order, value: Any) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return number is not None and order(value, number)
-        return not isinstance(value, (dict, list)) and order(_scalar_text(value).lower(), lower)
+        if isinstance(value, (dict, list)):
+            return False
+        return order(_scalar_text(value).lower(), lower)
 
     return holds
 

@@ -54,7 +54,7 @@ class Logging(ServerState):
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
         level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, iso(self.context.clock.tick()))
+        record = _record(log_name, message, level, self.tick())
         with self.store.change():
             self._add_entries([record])
         return f"Wrote an entry to log {_short(record['log'])} with severity {level}"
@@ -86,7 +86,8 @@ class Logging(ServerState):
         if log_bucket.removeprefix(_LOCATION).removeprefix("global/") not in ("", "_Default"):
             raise ToolError(f"not found: there is no log bucket {echo(log_bucket)}")
         sql = "SELECT * FROM log_entries WHERE timestamp >= ? ORDER BY timestamp DESC, id DESC"
-        matches = [row for row in self.store.rows(sql, self._oldest()) if test(_show(row))]
+        rows = self.store.rows(sql, self._oldest())
+        matches = [row for row in rows if test(_show(row))]
         if not matches:
             return "No log entries match."
         entries = matches[:max_entries]
@@ -115,14 +116,15 @@ class Logging(ServerState):
         log = _log(log_name)
         if not self.store.delete("log_entries", log=log):
             raise ToolError(f"not found: the log {echo(log_name)} has no entries")
-        self.context.clock.tick()
+        self.tick()
         return f"Deleted log {_short(log)}"
 
     def log(
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
         """Write an entry to a log; the default time is now."""
-        self.log_all(name, [(when or self.context.clock.now(), severity, payload)])
+        moment = when or self.context.clock.now()
+        self.log_all(name, [(moment, severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write (time, severity, payload) entries."""
@@ -173,9 +175,14 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
 
 def _show(row: Row) -> Row:
     return {
-        "logName": row["log"], "insertId": row["insert_id"], "timestamp": row["timestamp"], "receiveTimestamp": row["received"],
-        "severity": row["severity"], "resource": {"type": "global", "labels": {"project_id": PROJECT}}, **row["payload"],
-    }  # fmt: skip
+        "logName": row["log"],
+        "insertId": row["insert_id"],
+        "timestamp": row["timestamp"],
+        "receiveTimestamp": row["received"],
+        "severity": row["severity"],
+        "resource": {"type": "global", "labels": {"project_id": PROJECT}},
+        **row["payload"],
+    }
 
 
 def _show_lines(row: Row, *, shorten: bool) -> str:

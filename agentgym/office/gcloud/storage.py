@@ -134,7 +134,7 @@ class Storage(ServerState):
         _refuse_versions(generation)
         row = self._object(bucket_name, blob_name)
         self.store.delete("objects", id=row["id"])
-        self.context.clock.tick()
+        self.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
 
     def add_bucket(
@@ -220,7 +220,8 @@ class Storage(ServerState):
 
 
 def _check_object_name(name: str) -> None:
-    if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
+    size = len(name.encode())
+    if not 1 <= size <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
             f"invalid argument: {echo(name)} is not a valid object name; it must have 1 to 1024 "
             "bytes without line breaks, and must not be . or .."
