@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentgym.office.context import iso
 from agentgym.office.event_times import (
@@ -46,8 +46,8 @@ class Event:
 class Calendar(Server):
     """One calendar in UTC."""
 
-    name: ClassVar[str] = "calendar"
-    schema: ClassVar[str] = """
+    name = "calendar"
+    schema = """
         CREATE TABLE events (
             id INTEGER PRIMARY KEY AUTOINCREMENT, created TEXT NOT NULL, updated TEXT NOT NULL,
             summary TEXT NOT NULL, description TEXT NOT NULL, location TEXT NOT NULL,

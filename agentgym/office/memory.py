@@ -9,7 +9,7 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -61,9 +61,9 @@ class KnowledgeGraph(Server):
         path: The graph's file; a task may change the path before the episode.
     """
 
-    name: ClassVar[str] = "memory"
-    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "memory"
+    episode_state = (*Server.episode_state, "path")
+    tool_order = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations
         delete_relations read_graph search_nodes open_nodes
@@ -145,7 +145,8 @@ class KnowledgeGraph(Server):
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
-        for number, line in enumerate(self.context.files.read_text(self.path).split("\n"), 1):
+        lines = self.context.files.read_text(self.path).split("\n")
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     item = _line().validate_json(line)
@@ -167,10 +168,10 @@ class KnowledgeGraph(Server):
 
     def save(self, graph: MemoryGraph) -> None:
         """Write the graph to the file."""
-        entities = [{"type": "entity", **entity} for entity in graph["entities"]]
-        relations = [{"type": "relation", **relation} for relation in graph["relations"]]
+        records = [{"type": "entity", **entity} for entity in graph["entities"]]
+        records += [{"type": "relation", **relation} for relation in graph["relations"]]
         encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
+        self.context.files.write(self.path, "\n".join(map(encode, records)))
 
 
 def _find_entity(graph: MemoryGraph, name: str) -> Entity:

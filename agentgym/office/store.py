@@ -95,14 +95,13 @@ class Store:
         """Return the record with the given id and column values, or raise `ToolError`."""
         records = self.find(table, id=id, **equal)
         if not records:
-            raise ToolError(
-                f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}"
-            )
+            raise missing_record(table, id, kind)
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record and return its rowid, which is an integer id."""
-        cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
+        sql = _insertion(table, tuple(record))
+        cursor = self._write(table, sql, _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -210,6 +209,12 @@ class Store:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._schema = state["schema"]
         self._open(state["image"])
+
+
+def missing_record(table: str, id: int | float | str, kind: str | None = None) -> ToolError:
+    """Return the error for an unknown id; `kind` defaults to the table's name in the singular."""
+    name = kind or table[:-1].replace("_", " ")
+    return ToolError(f"not found: there is no {name} with id {echo(id)}")
 
 
 @functools.lru_cache(maxsize=1_024)

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
-from agentgym.office.store import Row, Store
-from agentgym.text.tools import ToolError, echo
+from agentgym.office.store import Row, Store, missing_record
+from agentgym.text.tools import ToolError
 
 When: TypeAlias = str | datetime | None
 """A time for a task author: ISO 8601, or a datetime."""
@@ -62,14 +62,6 @@ SELECT u.*, known FROM users u JOIN (
 class CanvasRecords(ServerState):
     """Canvas records, and the access rights of the logged-in user."""
 
-    def now(self) -> str:
-        """Return the current time in the stored format."""
-        return iso(self.context.clock.now())
-
-    def tick(self) -> str:
-        """Advance the clock and return the time in the stored format."""
-        return iso(self.context.clock.tick())
-
     def add(self, table: str, **record: Any) -> int:
         """Add a record and return its id."""
         try:
@@ -82,9 +74,7 @@ class CanvasRecords(ServerState):
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
-            raise ToolError(
-                f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}"
-            )
+            raise missing_record(table, id, kind)
         return rows[0]
 
     def me(self) -> Row:
@@ -140,7 +130,7 @@ class CanvasRecords(ServerState):
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.teaches(course_id):
-            raise ToolError(f"not found: there is no {kind or table[:-1]} with id {id}")
+            raise missing_record(table, id, kind)
         return row
 
     def list_of_course(self, table: str, course_id: int, order: str = "id") -> list[Row]:

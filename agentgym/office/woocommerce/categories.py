@@ -103,7 +103,7 @@ class Categories(ShopPart):
         return self._show([self._store.insert("categories", **fields)])[0]
 
     def _show(self, ids: list[int]) -> list[Row]:
-        counts = dict(self._store.tuples(f"SELECT id, {_COUNT} FROM categories"))
+        counts = dict(self._store.tuples(f"SELECT id, {_COUNT} FROM categories"))  # of products
         categories = []
         for row in self._shop.rows_by_id("categories", ids):
             shown = {name: row[name] for name in _SHOWN}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.office.context import Clock
 from agentgym.office.server import page_of
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
@@ -26,10 +25,6 @@ _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_
 class ShopContext(ServerState):
     """A shop's records, settings and dates."""
 
-    @property
-    def clock(self) -> Clock:
-        return self.context.clock
-
     def setting(self, id: str) -> str:
         """Return the value of a setting."""
         changed = self.session.get(id)
@@ -37,15 +32,15 @@ class ShopContext(ServerState):
 
     def tick(self) -> str:
         """Advance the clock by one second and return the time."""
-        return stamp(self.clock.tick())
+        return stamp(self.context.clock.tick())
 
     def now(self) -> str:
         """Return the time without advancing the clock."""
-        return stamp(self.clock.now())
+        return stamp(self.context.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
         """Return a date field of a record or, if the field is empty, the current time."""
-        return stamp(record.get(name) or self.clock.now())
+        return stamp(record.get(name) or self.context.clock.now())
 
     def offset(self) -> timedelta:
         """Return the offset of site time from GMT."""

@@ -115,7 +115,7 @@ class Customers(ShopPart):
         customers = []
         for row in self._shop.rows_by_id("customers", ids):
             shown = pick_fields(row, _SHOWN)
-            if row["username"] != row["email"].partition("@")[0].lower():
+            if row["username"] != row["email"].partition("@")[0].lower():  # not the default
                 shown["username"] = row["username"]
             shown["billing"] = given_fields(row["details"]["billing"])
             shown |= {"shipping": {}, "meta_data": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
@@ -330,8 +331,11 @@ def _id_of(data: Row) -> int:
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:
     sale, regular = row["sale_price"], row["regular_price"]
-    start, end = details["date_on_sale_from"] or now, details["date_on_sale_to"] or now
-    return bool(sale and regular and Decimal(sale) < Decimal(regular) and start <= now <= end)
+    if not sale or not regular or Decimal(sale) >= Decimal(regular):
+        return False
+    start = details["date_on_sale_from"] or now
+    end = details["date_on_sale_to"] or now
+    return bool(start <= now <= end)
 
 
 def _price_bound(text: str | None, name: str) -> float | None:
@@ -350,7 +354,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     if parts is None:
         return None
     # Numbers with 19 or more digits may exceed SQLite's integers.
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+    if not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
         )
