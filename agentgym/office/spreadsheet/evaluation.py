@@ -73,7 +73,8 @@ class Evaluator:
     def results(self, sheets: Iterable[str]) -> Results:
         """Return the results of all formulas in the sheets."""
         for sheet in sheets:
-            self._formulas[sheet] = _formulas_of(self._sheet(sheet).lines)
+            if (source := self._load(sheet)) is not None:
+                self._formulas[sheet] = _formulas_of(source.lines)
         results: Results = {}
         for sheet, lines in self._formulas.items():
             for row, cells in lines.items():
@@ -82,12 +83,6 @@ class Evaluator:
                     results.setdefault(sheet, {})[row, column] = value
         reply_work.spend(self._steps / MAX_STEPS)
         return results
-
-    def _sheet(self, title: str) -> SheetCells:
-        sheet = self._load(title)
-        if sheet is None:
-            raise FormulaError(NO_REFERENCE)
-        return sheet
 
     def _spend(self, steps: int) -> None:
         self._steps += steps

@@ -218,7 +218,7 @@ class Snowflake(EngineServer):
         if schema.count(".") == 1 and (schema, table) in self.engine.tables:
             return schema, table
         warehouse = self._warehouse()
-        return warehouse.find_table(warehouse.parse_name(name, "table"))
+        return warehouse.find_table(warehouse.parse_name(name))
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:

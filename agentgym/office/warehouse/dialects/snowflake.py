@@ -71,16 +71,16 @@ class SnowSQL(Warehouse):
             return self.use(tree)
         return run(self, tree, writes, limit)
 
-    def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse the qualified name of an object."""
+    def parse_name(self, name: str) -> exp.Table:
+        """Parse the qualified name of a table."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(
-                f"invalid argument: {echo(name)} is not a valid {kind} name; write "
-                f"database.schema.{kind}"
+                f"invalid argument: {echo(name)} is not a valid table name; write "
+                "database.schema.table"
             )
         return normalize_identifiers(parsed, dialect="snowflake")
 
