@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentgym.office.context import iso
 from agentgym.office.event_times import (
@@ -46,8 +46,8 @@ class Event:
 class Calendar(Server):
     """One calendar in UTC."""
 
-    name: ClassVar[str] = "calendar"
-    schema: ClassVar[str] = """
+    name = "calendar"
+    schema = """
         CREATE TABLE events (
             id INTEGER PRIMARY KEY AUTOINCREMENT, created TEXT NOT NULL, updated TEXT NOT NULL,
             summary TEXT NOT NULL, description TEXT NOT NULL, location TEXT NOT NULL,
@@ -79,8 +79,9 @@ class Calendar(Server):
             description: Details.
             location: Place.
         """
-        texts = {"summary": summary, "description": description or "", "location": location or ""}
-        new_id = self._put(_record(texts, start, end), iso(self.context.clock.tick()))
+        fields = {"summary": summary, "description": description or "", "location": location or ""}
+        record = _record(fields, start, end)
+        new_id = self._put(record, iso(self.context.clock.tick()))
         return self._show(self._find(new_id))
 
     @tool
@@ -113,19 +114,18 @@ class Calendar(Server):
             location: Place.
         """
         event = self._find(eventId)
-        changes = {"summary": summary, "description": description, "location": location}
-        texts = {name: event[name] if text is None else text for name, text in changes.items()}
-        self.store.update(
-            "events",
-            event["id"],
-            **_record(
-                texts,
-                event["start"] if start is None else start,
-                event["end"] if end is None else end,
-            ),
-            sequence=event["sequence"] + 1,
-            updated=iso(self.context.clock.tick()),
-        )
+        changes = {
+            "summary": summary,
+            "description": description,
+            "location": location,
+            "start": start,
+            "end": end,
+        }
+        fields = event | {name: new for name, new in changes.items() if new is not None}
+        record = _record(fields, fields["start"], fields["end"])
+        record["sequence"] = event["sequence"] + 1
+        record["updated"] = iso(self.context.clock.tick())
+        self.store.update("events", event["id"], **record)
         return self._show(self._find(eventId))
 
     @tool
@@ -181,21 +181,19 @@ class Calendar(Server):
         now, ids = iso(self.context.clock.now()), []
         with self.store.change():
             for event in [events] if isinstance(events, Event) else events:
-                texts = {name: getattr(event, name) for name in _LIMITS}
-                ids.append(self._put(_record(texts, to_spec(event.start), to_spec(event.end)), now))
+                fields = {name: getattr(event, name) for name in _LIMITS}
+                record = _record(fields, to_spec(event.start), to_spec(event.end))
+                ids.append(self._put(record, now))
         return ids
 
     def events(self) -> list[Event]:
         """Return all events, ordered by start."""
-        return [
-            Event(
-                **{name: row[name] for name in _LIMITS},
-                id=_event_id(row),
-                start=to_python(row["start"]),
-                end=to_python(row["end"]),
-            )
-            for row in self.store.rows("SELECT * FROM events ORDER BY starts, id")
-        ]
+        events = []
+        for row in self.store.rows("SELECT * FROM events ORDER BY starts, id"):
+            texts = {name: row[name] for name in _LIMITS}
+            start, end = to_python(row["start"]), to_python(row["end"])
+            events.append(Event(**texts, id=_event_id(row), start=start, end=end))
+        return events
 
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
@@ -230,12 +228,13 @@ def _event_id(row: Row) -> str:
     return f"event_{row['id']:03}"
 
 
-def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
-    texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
-    for name, text in texts.items():
-        if _CONTROL.search(text) or len(text) > _LIMITS[name]:
+def _record(fields: Mapping[str, Any], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
+    texts = {}
+    for name, limit in _LIMITS.items():
+        text = texts[name] = fields[name].replace("\r\n", "\n").replace("\r", "\n")
+        if _CONTROL.search(text) or len(text) > limit:
             raise ToolError(
-                f"invalid argument: {name} must have at most {_LIMITS[name]} characters and "
+                f"invalid argument: {name} must have at most {limit} characters and "
                 "no control characters"
             )
     first, last = parse_time("start", start), parse_time("end", end)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from agentgym.office.server import Server
 from agentgym.text.tools import tool
 
@@ -11,7 +9,7 @@ from agentgym.text.tools import tool
 class ClaimDone(Server):
     """Lets the agent declare the task done."""
 
-    name: ClassVar[str] = "claim_done"
+    name = "claim_done"
 
     @tool(final=True)
     def claim_done(self) -> str:

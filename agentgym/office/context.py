@@ -81,7 +81,8 @@ class OfficeContext:
     def new_id(self, kind: str, length: int = 16) -> str:
         """Return a new, reproducible id of `length` hexadecimal digits."""
         self._ids += 1
-        return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
+        name = f"{self.seed}:{kind}:{self._ids}"
+        return hashlib.sha256(name.encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that restores the current state."""

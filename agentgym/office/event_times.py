@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
@@ -15,7 +16,7 @@ from agentgym.text.tools import ToolError, echo
 
 # RFC 3339 date-time; the offset is optional, because the event may have a time zone.
 _MOMENT = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
 # RFC 3339 full-date.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -40,7 +41,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
             f'"…"}}, got {echo(fields)}'
         )
-    zone = None if "timeZone" not in fields else _zone(fields["timeZone"])
+    zone = _zone(fields["timeZone"]) if "timeZone" in fields else None
     if "date" in fields:
         return {"date": _day(name, fields["date"]).isoformat()}
     moment = _moment(name, fields["dateTime"])
@@ -52,9 +53,10 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
             )
         # Conversion through UTC corrects times that a daylight saving change skips.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
-    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
-        {} if zone is None else {"timeZone": zone.key}
-    )
+    stored = {"dateTime": moment.isoformat().replace("+00:00", "Z")}
+    if zone is not None:
+        stored["timeZone"] = zone.key
+    return stored
 
 
 def _zone(key: str) -> ZoneInfo:
@@ -70,10 +72,10 @@ def _zone(key: str) -> ZoneInfo:
 
 
 def _day(name: str, text: str) -> date:
-    try:
-        day = date.fromisoformat(text) if _DAY.fullmatch(text) else None
-    except ValueError:
-        day = None
+    day = None
+    if _DAY.fullmatch(text):
+        with contextlib.suppress(ValueError):
+            day = date.fromisoformat(text)
     if day is None or day.year not in _YEARS:
         raise ToolError(
             f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}"
@@ -82,15 +84,11 @@ def _day(name: str, text: str) -> date:
 
 
 def _moment(name: str, text: str) -> datetime:
-    parts = _MOMENT.fullmatch(text)
-    try:
-        moment = (
-            datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}")
-            if parts
-            else None
-        )
-    except ValueError:
-        moment = None
+    moment = None
+    if match := _MOMENT.fullmatch(text):
+        day, clock, offset = match.groups(default="")
+        with contextlib.suppress(ValueError):
+            moment = datetime.fromisoformat(f"{day}T{clock}{offset.upper()}")
     if moment is None or moment.year not in _YEARS:
         raise ToolError(
             f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got "
@@ -115,7 +113,9 @@ def to_python(value: Mapping[str, str]) -> datetime | date:
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])
-    return moment.astimezone(ZoneInfo(value["timeZone"])) if "timeZone" in value else moment
+    if "timeZone" in value:
+        return moment.astimezone(ZoneInfo(value["timeZone"]))
+    return moment
 
 
 def seconds_of(value: Mapping[str, str]) -> int:
@@ -129,5 +129,7 @@ def to_spec(when: datetime | date) -> dict[str, str]:
     """Return a time in the API's format."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
-    moment = {"dateTime": when.replace(microsecond=0).isoformat()}
-    return moment | ({"timeZone": when.tzinfo.key} if isinstance(when.tzinfo, ZoneInfo) else {})
+    spec = {"dateTime": when.replace(microsecond=0).isoformat()}
+    if isinstance(when.tzinfo, ZoneInfo):
+        spec["timeZone"] = when.tzinfo.key
+    return spec

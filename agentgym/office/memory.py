@@ -9,7 +9,7 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -61,9 +61,9 @@ class KnowledgeGraph(Server):
         path: The graph's file; a task may change the path before the episode.
     """
 
-    name: ClassVar[str] = "memory"
-    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "memory"
+    episode_state = (*Server.episode_state, "path")
+    tool_order = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations
         delete_relations read_graph search_nodes open_nodes
@@ -82,15 +82,15 @@ class KnowledgeGraph(Server):
             entities: The entities.
         """
         graph = self.load()
-        names = {entity["name"] for entity in graph["entities"]}
-        new = [
-            entity
-            for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items()
-            if name not in names
-        ][::-1]
-        graph["entities"] += new
+        known = {entity["name"] for entity in graph["entities"]}
+        new: dict[str, Entity] = {}
+        for entity in reversed(entities):  # of entities with the same name, the first one counts
+            if entity["name"] not in known:
+                new[entity["name"]] = entity
+        added = list(reversed(new.values()))
+        graph["entities"] += added
         self.save(graph)
-        return new
+        return added
 
     @tool
     def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
@@ -102,15 +102,9 @@ class KnowledgeGraph(Server):
         graph = self.load()
         additions = []
         for item in observations:
-            entity = _find_entity(graph, item["entityName"])
-            if entity is None:
-                raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
-            new = [
-                content
-                for content in dict.fromkeys(item["contents"])
-                if content not in entity["observations"]
-            ]
-            entity["observations"] += new
+            known = _find_entity(graph, item["entityName"])["observations"]
+            new = [text for text in dict.fromkeys(item["contents"]) if text not in known]
+            known += new
             additions.append({"entityName": item["entityName"], "addedObservations": new})
         self.save(graph)
         return additions
@@ -129,13 +123,11 @@ class KnowledgeGraph(Server):
             query: The text.
         """
         graph, part = self.load(), query.lower()
-        hits = [
-            e
-            for e in graph["entities"]
-            if any(
-                part in text.lower() for text in (e["name"], e["entityType"], *e["observations"])
-            )
-        ]
+        hits = []
+        for entity in graph["entities"]:
+            texts = (entity["name"], entity["entityType"], *entity["observations"])
+            if any(part in text.lower() for text in texts):
+                hits.append(entity)
         return _subgraph(graph, hits)
 
     @tool
@@ -153,7 +145,8 @@ class KnowledgeGraph(Server):
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
-        for number, line in enumerate(self.context.files.read_text(self.path).split("\n"), 1):
+        lines = self.context.files.read_text(self.path).split("\n")
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     item = _line().validate_json(line)
@@ -162,8 +155,10 @@ class KnowledgeGraph(Server):
                         f"conflict: line {number} of {self.path} is neither an entity nor a "
                         f"relation: {echo(line)}"
                     ) from None
-                kind = item.pop("type")
-                graph["entities" if kind == "entity" else "relations"].append(item)
+                if item.pop("type") == "entity":
+                    graph["entities"].append(item)
+                else:
+                    graph["relations"].append(item)
         return graph
 
     def set_person(self, name: str, observations: Sequence[str]) -> None:
@@ -173,26 +168,23 @@ class KnowledgeGraph(Server):
 
     def save(self, graph: MemoryGraph) -> None:
         """Write the graph to the file."""
-        entities = [{"type": "entity", **entity} for entity in graph["entities"]]
-        relations = [{"type": "relation", **relation} for relation in graph["relations"]]
+        records = [{"type": "entity", **entity} for entity in graph["entities"]]
+        records += [{"type": "relation", **relation} for relation in graph["relations"]]
         encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
+        self.context.files.write(self.path, "\n".join(map(encode, records)))
 
 
-def _find_entity(graph: MemoryGraph, name: str) -> Entity | None:
-    return next((entity for entity in graph["entities"] if entity["name"] == name), None)
+def _find_entity(graph: MemoryGraph, name: str) -> Entity:
+    for entity in graph["entities"]:
+        if entity["name"] == name:
+            return entity
+    raise ToolError(f"not found: there is no entity called {echo(name)}")
 
 
 def _subgraph(graph: MemoryGraph, entities: list[Entity]) -> MemoryGraph:
     names = {entity["name"] for entity in entities}
-    return MemoryGraph(
-        entities=entities,
-        relations=[
-            relation
-            for relation in graph["relations"]
-            if {relation["from"], relation["to"]} & names
-        ],
-    )
+    relations = [each for each in graph["relations"] if names & {each["from"], each["to"]}]
+    return MemoryGraph(entities=entities, relations=relations)
 
 
 class _EntityLine(Entity):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.office.context import OfficeContext
+from agentgym.office.context import OfficeContext, iso
 from agentgym.office.server import Server
 from agentgym.office.store import Store
 
@@ -29,3 +29,11 @@ class ServerState:
     @property
     def session(self) -> dict[str, Any]:
         return self._server.session
+
+    def now(self) -> str:
+        """Return the current time in the stored format."""
+        return iso(self.context.clock.now())
+
+    def tick(self) -> str:
+        """Advance the clock and return the time in the stored format."""
+        return iso(self.context.clock.tick())

@@ -24,8 +24,8 @@ def _from_json(text: str) -> Any:
     return _raw_decode(text)[0]
 
 
-_DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
-
+_Decoder: TypeAlias = Callable[[Any], Any]
+_DECODERS: dict[str, _Decoder] = {"JSON": _from_json, "BOOL": bool}
 
 # Maximum size of a server's records, because each copy of an env copies the records.
 MAX_BYTES = 256 * 2**20
@@ -67,7 +67,7 @@ class Store:
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
         records = [dict(zip(names, record, strict=True)) for record in cursor]
-        for name in self._decoders.keys() & names if records else ():
+        for name in self._decoders.keys() & names:
             decode = self._decoders[name]
             for record in records:
                 if record[name] is not None:
@@ -95,14 +95,13 @@ class Store:
         """Return the record with the given id and column values, or raise `ToolError`."""
         records = self.find(table, id=id, **equal)
         if not records:
-            raise ToolError(
-                f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}"
-            )
+            raise missing_record(table, id, kind)
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record and return its rowid, which is an integer id."""
-        cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
+        sql = _insertion(table, tuple(record))
+        cursor = self._write(table, sql, _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -111,26 +110,21 @@ class Store:
         if not rows:
             return
         names = tuple(rows[0])
-        values = [_encode_all([record[name] for name in names]) for record in rows]
+        values = [_encode_all(map(record.__getitem__, names)) for record in rows]
         with self.change():
             self._db.executemany(_insertion(table, names), values)
 
     def update(self, table: str, id: int | float | str, **changes: Any) -> None:
         """Change columns of the record with the given id."""
         if changes:
-            names = ", ".join(f'"{name}" = ?' for name in changes)
-            self._write(
-                table,
-                f'UPDATE "{table}" SET {names} WHERE id = ?',
-                _encode_all([*changes.values(), id]),
-            )
+            new_values = ", ".join(map('"{}" = ?'.format, changes))
+            sql = f'UPDATE "{table}" SET {new_values} WHERE id = ?'
+            self._write(table, sql, _encode_all([*changes.values(), id]))
 
     def delete(self, table: str, **equal: Any) -> int:
         """Delete the records whose columns have the values in `equal`, and return the count."""
-        where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
-        return self._write(
-            table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
-        ).rowcount
+        sql = f'DELETE FROM "{table}" WHERE {_all_equal(equal)}'
+        return self._write(table, sql, _encode_all(equal.values())).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
         """Run a statement that changes one table; foreign keys may change other tables."""
@@ -175,8 +169,8 @@ class Store:
         )
 
     def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
-        names = ", ".join(f'"{name}"' for name in columns)
-        records = self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2').fetchall()
+        sql = f'SELECT {_quoted(columns)} FROM "{table}" ORDER BY 1, 2'
+        records = self._db.execute(sql).fetchall()
         return hashlib.sha256(repr(records).encode()).hexdigest()
 
     @contextmanager
@@ -217,16 +211,29 @@ class Store:
         self._open(state["image"])
 
 
+def missing_record(table: str, id: int | float | str, kind: str | None = None) -> ToolError:
+    """Return the error for an unknown id; `kind` defaults to the table's name in the singular."""
+    name = kind or table[:-1].replace("_", " ")
+    return ToolError(f"not found: there is no {name} with id {echo(id)}")
+
+
 @functools.lru_cache(maxsize=1_024)
 def _insertion(table: str, names: tuple[str, ...]) -> str:
-    columns = ", ".join(f'"{name}"' for name in names)
-    return f'INSERT INTO "{table}" ({columns}) VALUES ({", ".join("?" * len(names))})'
+    marks = ", ".join("?" * len(names))
+    return f'INSERT INTO "{table}" ({_quoted(names)}) VALUES ({marks})'
 
 
 @functools.lru_cache(maxsize=1_024)
 def _selection(table: str, names: tuple[str, ...], order: str) -> str:
-    where = " AND ".join(f'"{name}" IS ?' for name in names) or "1"
-    return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
+    return f'SELECT * FROM "{table}" WHERE {_all_equal(names)} ORDER BY {order}'
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map('"{}"'.format, names))
+
+
+def _all_equal(names: Iterable[str]) -> str:
+    return " AND ".join(map('"{}" IS ?'.format, names)) or "1"
 
 
 # SQLite stores values of these types unchanged; other values are encoded or range-checked.
@@ -242,7 +249,9 @@ def _encode(value: Any) -> Any:
         if -(2**63) <= value < 2**63:
             return value
         raise ToolError(f"invalid argument: {echo(value)} does not fit into a 64-bit integer")
-    return _to_json(value) if isinstance(value, (dict, list, tuple)) else value
+    if isinstance(value, (dict, list, tuple)):
+        return _to_json(value)
+    return value
 
 
 @functools.cache
@@ -254,16 +263,16 @@ def _empty(schema: str) -> bytes:
 
 
 @functools.cache
-def _columns(
-    schema: str,
-) -> tuple[dict[str, Callable[[Any], Any]], dict[str, tuple[str, ...]]]:
-    db = sqlite3.connect(":memory:")
-    db.executescript(schema)
-    decoders: dict[str, Callable[[Any], Any]] = {}
+def _columns(schema: str) -> tuple[dict[str, _Decoder], dict[str, tuple[str, ...]]]:
+    decoders: dict[str, _Decoder] = {}
     columns: dict[str, tuple[str, ...]] = {}
-    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        listed = db.execute(f'PRAGMA table_info("{table}")').fetchall()
-        columns[table] = tuple(column[1] for column in listed)
-        decoders |= {name: _DECODERS[kind] for _, name, kind, *_ in listed if kind in _DECODERS}
-    db.close()
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema)
+        tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            listed = db.execute(f'PRAGMA table_info("{table}")').fetchall()
+            columns[table] = tuple(column[1] for column in listed)
+            for _, name, kind, *_ in listed:
+                if kind in _DECODERS:
+                    decoders[name] = _DECODERS[kind]
     return decoders, columns

@@ -148,7 +148,8 @@ class Assignments(CanvasPart):
         if not 1 <= limit <= 100:
             raise ToolError(f"invalid argument: limit must be between 1 and 100, got {echo(limit)}")
         rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
-        courses = [self._store.get("courses", key) for key in {row["course_id"] for row in rows}]
+        course_ids = {row["course_id"] for row in rows}
+        courses = [self._store.get("courses", key) for key in course_ids]
         shown = {course["id"]: course for course in show_courses(self._records, courses)}
         upcoming = []
         for assignment in show_assignments(self._records, rows):

@@ -157,6 +157,7 @@ class Announcements(CanvasPart):
         rows = self._records.list_of_course("topics", course_id, "posted_at DESC, id DESC")
         now = self._records.now()
         posted = [row for row in rows if row["posted_at"] <= now]
+        # Teachers also see the announcements that are scheduled for later.
         if len(posted) < len(rows) and self._records.teaches(course_id):
             return self._show(rows)
         return self._show(posted)

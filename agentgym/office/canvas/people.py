@@ -45,7 +45,9 @@ class People(CanvasPart):
     @tool
     def canvas_health_check(self) -> Row:
         """Check the connection to Canvas and the login."""
-        user = show_profile(self._records.me()) if "user" in self._records.session else None
+        user = None
+        if "user" in self._records.session:
+            user = show_profile(self._records.me())
         return {"status": "ok", "timestamp": self._records.now(), "user": user}
 
     @tool
@@ -56,13 +58,13 @@ class People(CanvasPart):
             login_id: Login id.
             password: Password.
         """
-        users = self._store.find("users", login_id=login_id)
+        user = self._store.row("SELECT * FROM users WHERE login_id = ?", login_id)
         # The error does not reveal whether the login id exists.
-        if not users or users[0]["password"] != password:
+        if user is None or user["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
-        self._records.session["user"] = users[0]["id"]
-        self._store.update("users", users[0]["id"], last_login=self._records.tick())
-        return self.canvas_get_current_user() | {"message": f"Logged in as {users[0]['name']}"}
+        self._records.session["user"] = user["id"]
+        self._store.update("users", user["id"], last_login=self._records.tick())
+        return self.canvas_get_current_user() | {"message": f"Logged in as {user['name']}"}
 
     @tool
     def canvas_logout(self) -> Row:

@@ -14,6 +14,7 @@ _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
 )  # fmt: skip
+_OPTION_FIELDS = ("text", "answer_text", "blank_id")  # an answer without the solution
 _OPTIONAL = ("shuffle_answers", "unlock_at", "lock_at")
 
 
@@ -132,11 +133,12 @@ class Quizzes(CanvasPart):
 
     def _questions(self, quiz: Row) -> list[Row]:
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
+        questions = list(map(_show_question, rows))
         if not rows or self._records.teaches(quiz["course_id"]):
-            return [_show_question(row) for row in rows]
+            return questions
         if self._records.now() < (quiz["unlock_at"] or ""):
             return []
-        return [_without_key(_show_question(row)) for row in rows]
+        return list(map(_without_key, questions))
 
     def _update_totals(self, quiz_id: int) -> None:
         sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
@@ -154,6 +156,5 @@ def _without_key(question: Row) -> Row:
     shown = []
     if question["question_type"] in _CHOICES:
         for answer in question["answers"]:
-            visible = [key for key in answer if key in ("text", "answer_text", "blank_id")]
-            shown.append({key: answer[key] for key in visible})
+            shown.append({key: answer[key] for key in answer if key in _OPTION_FIELDS})
     return {**question, "answers": shown}

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
-from agentgym.office.store import Row, Store
-from agentgym.text.tools import ToolError, echo
+from agentgym.office.store import Row, Store, missing_record
+from agentgym.text.tools import ToolError
 
 When: TypeAlias = str | datetime | None
 """A time for a task author: ISO 8601, or a datetime."""
@@ -62,14 +62,6 @@ SELECT u.*, known FROM users u JOIN (
 class CanvasRecords(ServerState):
     """Canvas records, and the access rights of the logged-in user."""
 
-    def now(self) -> str:
-        """Return the current time in the stored format."""
-        return iso(self.context.clock.now())
-
-    def tick(self) -> str:
-        """Advance the clock and return the time in the stored format."""
-        return iso(self.context.clock.tick())
-
     def add(self, table: str, **record: Any) -> int:
         """Add a record and return its id."""
         try:
@@ -82,9 +74,7 @@ class CanvasRecords(ServerState):
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
-            raise ToolError(
-                f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}"
-            )
+            raise missing_record(table, id, kind)
         return rows[0]
 
     def me(self) -> Row:
@@ -129,22 +119,24 @@ class CanvasRecords(ServerState):
             return [(user, True) for user in self.store.find("users")]
         users = {user["id"]: user for user in self.store.rows(_ACQUAINTANCES, me["id"])}
         users[me["id"]] = me
-        return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
+        pairs = []
+        for _, user in sorted(users.items()):
+            known = bool(user.pop("known", True))
+            pairs.append((user, known))
+        return pairs
 
     def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
         """Return a course's record; only teachers can see unpublished records."""
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.teaches(course_id):
-            raise ToolError(f"not found: there is no {kind or table[:-1]} with id {id}")
+            raise missing_record(table, id, kind)
         return row
 
-    def list_of_course(
-        self, table: str, course_id: int, order: str = "id", **equal: Any
-    ) -> list[Row]:
+    def list_of_course(self, table: str, course_id: int, order: str = "id") -> list[Row]:
         """Return the course's records that the user may see."""
         self.course(course_id)
-        rows = self.store.find(table, order, course_id=course_id, **equal)
+        rows = self.store.find(table, order, course_id=course_id)
         published = [row for row in rows if row.get("published", True)]
         if len(published) == len(rows) or self.teaches(course_id):
             return rows
@@ -172,14 +164,19 @@ def moment(value: When) -> str | None:
     """Convert a time to the stored format; the default time zone is UTC."""
     if not value:
         return None
-    parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return iso(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return iso(value)
 
 
 def whole(number: float | None) -> float | int:
     """Convert whole floats to int, and None to 0."""
     value = number or 0
-    return int(value) if value == int(value) else value
+    if value == int(value):
+        return int(value)
+    return value
 
 
 def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
@@ -191,7 +188,7 @@ def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
 
 
 def _show_course(course: Row, teachers: Sequence[str]) -> Row:
-    uuid = _uuid("course", course)
+    uuid = hashlib.sha1(f"course {course['id']}".encode()).hexdigest()
     shown = fields_of(course, "syllabus_body", "created_at")
     if teachers:
         shown["teacher_name"] = ", ".join(teachers)
@@ -208,30 +205,30 @@ def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
-    graded = {course for course in courses if records.teaches(course)}
+    graded = set(filter(records.teaches, courses))
     now = records.now()
-    return [
-        _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)
-        for row in assignments
-    ]
+    shown = []
+    for row in assignments:
+        is_grader = row["course_id"] in graded
+        shown.append(_show_assignment(row, counts[row["id"]], now, is_grader))
+    return shown
 
 
 def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
     url = f"{SITE}/courses/{row['course_id']}/assignments/{row['id']}"
+    ungraded = 0
+    if grades and counts["submitted"]:
+        ungraded = counts["ungraded"]
     shown = {
         **fields_of(row),
         "description": row["description"] or "",
         "points_possible": whole(row["points_possible"]),
         "position": counts["position"],
         "has_submitted_submissions": counts["submitted"] > 0,
-        "needs_grading_count": counts["ungraded"] if grades and counts["submitted"] else 0,
+        "needs_grading_count": ungraded,
         "unpublishable": not counts["submitted"],
         "locked_for_user": (row["unlock_at"] or "") > now or (row["lock_at"] or now) < now,
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
     return shown | _DEFAULTS["assignment"] | shown  # the record overrides the defaults
-
-
-def _uuid(kind: str, record: Row) -> str:
-    return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

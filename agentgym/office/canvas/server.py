@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.courses import Announcements, Courses
@@ -24,9 +23,9 @@ class Canvas(Server):
     or datetimes.
     """
 
-    name: ClassVar[str] = "canvas"
-    schema: ClassVar[str] = SCHEMA
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "canvas"
+    schema = SCHEMA
+    tool_order = tuple(
         """
         canvas_health_check canvas_login canvas_logout canvas_get_current_user canvas_list_users
         canvas_get_user_profile canvas_update_user_profile canvas_list_courses canvas_get_course

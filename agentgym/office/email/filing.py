@@ -27,8 +27,10 @@ class Filing(EmailPart):
     @tool
     def get_folders(self) -> str:
         """List the folders with the number of emails in each."""
+        me = self._mailboxes.my_id()
         lines = ["Folders of the mailbox:"]
-        for k, (name, counts) in enumerate(self._all_counts().items(), 1):
+        for k, name in enumerate(self._mailboxes.folders(me), 1):
+            [counts] = self._mailboxes.store.rows(_COUNTS, me, name)
             lines.append(f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)")
         return "\n".join([*lines, ""])
 
@@ -39,7 +41,7 @@ class Filing(EmailPart):
         Args:
             folder_name: Name of the new folder.
         """
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
             raise ToolError(f"conflict: folder {echo(folder_name)} already exists")
         return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
@@ -78,7 +80,7 @@ class Filing(EmailPart):
             email_ids: Email IDs.
             target_folder: Name of the target folder.
         """
-        folder = self._mailboxes.folder(self._mailboxes.me()["id"], target_folder)
+        folder = self._mailboxes.folder(self._mailboxes.my_id(), target_folder)
         rows = self._rows(email_ids)
         for row in rows:
             if row["origin"] == "draft" and folder not in ("Drafts", "Trash"):
@@ -126,19 +128,11 @@ class Filing(EmailPart):
         return sum(row["folder"] == "Trash" for row in rows)
 
     def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
+        updated = []
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], **changes)
-        return {
-            key: [show_mail(self._mailboxes, {**row, **changes}) for row in rows],
-            "count": len(rows),
-        }
-
-    def _all_counts(self) -> dict[str, Row]:
-        me = self._mailboxes.me()["id"]
-        return {name: self._counts(me, name) for name in self._mailboxes.folders(me)}
-
-    def _counts(self, user: int, folder: str) -> Row:
-        return self._mailboxes.store.rows(_COUNTS, user, folder)[0]
+            updated.append(show_mail(self._mailboxes, {**row, **changes}))
+        return {key: updated, "count": len(rows)}
 
     def _rows(self, email_ids: Sequence[str]) -> list[Row]:
         self._mailboxes.me()

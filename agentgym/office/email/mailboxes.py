@@ -21,15 +21,17 @@ MAX_RECIPIENTS = 500  # as in Gmail
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
+# Only the author sees bcc.
 _MAILS = """
-SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
-  created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
+SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id, created,
+  date, sender, "to", cc, CASE WHEN own THEN bcc ELSE '' END AS bcc, subject, in_reply_to, files,
+  body, html
 FROM mails JOIN messages ON messages.id = message
 """
 
-# `Mail` attributes with a column of the same name, without bcc, which only the author sees.
+# `Mail` attributes with a column of the same name.
 _SAME = (
-    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
+    "sender", "to", "cc", "bcc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 
@@ -41,6 +43,10 @@ class Mailboxes(ServerState):
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
+
+    def my_id(self) -> int:
+        """Return the id of the logged-in user."""
+        return int(self.me()["id"])
 
     def user_id(self, email: str) -> int | None:
         """Return the id of the user with a given address, or None."""
@@ -57,7 +63,7 @@ class Mailboxes(ServerState):
     def folders(self, user: int) -> list[str]:
         """Return a user's folder names, system folders first."""
         names = [row["name"] for row in self.store.find("folders", order="name", user=user)]
-        return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
+        return list(dict.fromkeys((*SYSTEM_FOLDERS, *names)))
 
     def folder(self, user: int, name: str) -> str:
         """Return a folder's name in its original case."""
@@ -99,8 +105,12 @@ class Mailboxes(ServerState):
         """Return the recipients that have a local address but no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        strangers = [address for address in mail.recipients if self.user_id(address) is None]
-        return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
+        unknown = []
+        for address in mail.recipients:
+            domain = address.partition("@")[2]
+            if self.user_id(address) is None and self.store.value(sql, domain):
+                unknown.append(address)
+        return unknown
 
     def check(self, mail: Mail) -> Mail:
         """Normalize an email for storage, and add a Message-ID if it has none."""
@@ -121,9 +131,8 @@ class Mailboxes(ServerState):
             "messages", author=author, origin=origin, created=columns["date"], **columns
         )
         for filename, data in mail.attachments.items():
-            self.store.insert(
-                "attachments", message=message, filename=filename, size=len(data), data=data
-            )
+            file = {"filename": filename, "size": len(data), "data": data}
+            self.store.insert("attachments", message=message, **file)
         ids = []
         for user, folder in places:
             mail_id = self.store.insert(
@@ -147,17 +156,19 @@ class Mailboxes(ServerState):
         """Return the ids of a folder's emails, newest first."""
         sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
             ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
-        return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
+        rows = self.store.rows(sql, self.my_id(), folder, limit, offset)
+        return [row["id"] for row in rows]
 
     def by_id(self, ids: Sequence[int]) -> list[Row]:
         """Return emails with their messages, in the order of `ids`."""
         marks = ", ".join("?" * len(ids))
-        rows = {row["id"]: row for row in self.rows(f"WHERE mails.id IN ({marks})", *ids)}
-        return [rows[email_id] for email_id in ids]
+        rows = self.rows(f"WHERE mails.id IN ({marks})", *ids)
+        by_id = {row["id"]: row for row in rows}
+        return [by_id[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
         """Return an email of the logged-in user."""
-        me = self.me()["id"]
+        me = self.my_id()
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
         if not rows:
@@ -167,12 +178,11 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to an email; only the author sees bcc."""
+        """Convert a row to an email."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
             date=datetime.fromisoformat(row["date"]),
-            bcc=row["bcc"] if row["own"] else "",
             attachments={file["filename"]: file["data"] for file in files},
             read=bool(row["is_read"]),
             important=bool(row["is_important"]),
@@ -195,12 +205,12 @@ class EmailPart:
 
 def columns_of(mail: Mail) -> Row:
     """Return the database columns of an email."""
+    searched = (mail.subject, mail.sender, mail.to, mail.cc, mail.text)
     return {
         **{name: getattr(mail, name) for name in _SAME},
-        "bcc": mail.bcc,
         "date": iso_date(mail.date),
         "files": len(mail.attachments),
-        "words": "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold(),
+        "words": "\n".join(searched).casefold(),
     }
 
 
@@ -213,7 +223,9 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
     """Return an email with its full text as a tool result."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
-    given = {"from_name": name} if name and not is_mine else {}  # as published
+    given = {}
+    if name and not is_mine:  # as published
+        given["from_name"] = name
     return {
         "id": str(row["id"]),
         "from": address,
@@ -229,15 +241,19 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
 
 
 def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
+    if not row["files"]:
+        return []
     sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
-    files = boxes.store.rows(sql, row["message"]) if row["files"] else []
+    files = boxes.store.rows(sql, row["message"])
     return [{**file, "content_type": content_type(file["filename"])} for file in files]
 
 
 def content_type(name: str) -> str:
     """Return a file's media type; multi-part types become `application/octet-stream`."""
     kind = media_type(name)
-    return BYTES if kind.startswith(("message/", "multipart/")) else kind
+    if kind.startswith(("message/", "multipart/")):
+        return BYTES
+    return kind
 
 
 def show_draft(row: Row) -> Row:
@@ -254,7 +270,7 @@ def _show_text(row: Row) -> Row:
     return {
         "to": row["to"],
         "cc": row["cc"],
-        "bcc": row["bcc"] if row["own"] else "",
+        "bcc": row["bcc"],
         "subject": row["subject"],
         "body": text_of(row["body"], row["html"]),
         "html_body": row["html"] or "",

@@ -71,9 +71,10 @@ class Mail:
     def parts(self) -> list[str]:
         """The HTML part (if any), converted to text, and then the plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
-        if not html:
-            return [body]
-        return [_html_to_text(html), body] if body else [_html_to_text(html)]
+        parts = [_html_to_text(html)] if html else []
+        if body or not html:
+            parts.append(body)
+        return parts
 
     @property
     def recipients(self) -> list[str]:
@@ -159,7 +160,8 @@ def normalize(mail: Mail) -> Mail:
 
 def file_name(name: str) -> str:
     """Strip directories and control characters from a file name."""
-    last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
+    _, _, last = name.replace("\\", "/").rpartition("/")
+    last = CONTROL.sub("_", last).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
 
@@ -186,7 +188,9 @@ def _html_to_text(html: str) -> str:
 
 def _with_whole_offset(date: datetime) -> datetime:
     offset = date.utcoffset()
-    return date.astimezone(UTC) if offset is not None and offset.total_seconds() % 60 else date
+    if offset is not None and offset.total_seconds() % 60:
+        return date.astimezone(UTC)
+    return date
 
 
 def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:

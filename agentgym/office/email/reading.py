@@ -39,10 +39,8 @@ class Reading(EmailPart):
             page_size: Emails per page, 1 to 100.
         """
         total, ids = self._folder_page(folder, page, page_size)
-        return {
-            **_page_numbers(total, page, page_size),
-            "emails": show_mails(self._mailboxes, ids),
-        }
+        emails = show_mails(self._mailboxes, ids)
+        return {**_page_numbers(total, page, page_size), "emails": emails}
 
     @tool
     def get_drafts(self, page: int = 1, page_size: int = 20) -> Row:
@@ -53,10 +51,8 @@ class Reading(EmailPart):
             page_size: Drafts per page, 1 to 100.
         """
         total, ids = self._folder_page("Drafts", page, page_size)
-        return {
-            **_page_numbers(total, page, page_size),
-            "drafts": [show_draft(row) for row in self._mailboxes.by_id(ids)],
-        }
+        drafts = list(map(show_draft, self._mailboxes.by_id(ids)))
+        return {**_page_numbers(total, page, page_size), "drafts": drafts}
 
     @tool
     def search_emails(
@@ -113,15 +109,17 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
         total = self._mailboxes.store.value(sql, me, name)
         places = page_of(range(total), page, page_size)
-        return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
+        if not places:
+            return total, []
+        return total, self._mailboxes.ids(name, len(places), places[0])
 
     def _search(self, query: str, folder: str) -> list[int]:
-        me = self._mailboxes.me()["id"]
+        me = self._mailboxes.my_id()
         name = self._mailboxes.folder(me, folder)
         terms = []
         for field, phrase, word in _TERM.findall(query):
@@ -138,7 +136,8 @@ class Reading(EmailPart):
         sql = f"""SELECT mails.id, words FROM mails JOIN messages ON messages.id = message
             WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}
             ORDER BY at DESC, mails.id DESC"""
-        rows = self._mailboxes.store.rows(sql, me, name, *(term for _, term in terms))
+        texts = [text for _, text in terms]
+        rows = self._mailboxes.store.rows(sql, me, name, *texts)
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
@@ -155,8 +154,12 @@ class Reading(EmailPart):
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
     # The first four lines are the subject, sender and recipients; the rest is the body.
     lines = words.split("\n", 4)
-    limited = [(lines[_FIELDS[field]], term) for field, term in terms if field]
-    return all(any(term in line for line in searched) for searched, term in limited)
+    for field, term in terms:
+        if not field:
+            continue
+        if not any(term in line for line in lines[_FIELDS[field]]):
+            return False
+    return True
 
 
 def _page_numbers(total: int, page: int, page_size: int) -> Row:

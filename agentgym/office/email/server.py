@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.office.context import OfficeContext, iso
 from agentgym.office.disabled import with_disabled_tools
@@ -23,9 +22,9 @@ from agentgym.text.tools import ToolError, echo, tool
 class Email(Server):
     """Mail server of an office; emails to other domains are not delivered."""
 
-    name: ClassVar[str] = "email"
-    schema: ClassVar[str] = SCHEMA
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "email"
+    schema = SCHEMA
+    tool_order = tuple(
         """
         login logout get_current_user list_users create_user check_connection get_folders
         create_folder delete_folder get_emails read_email search_emails send_email reply_email
@@ -53,7 +52,7 @@ class Email(Server):
         """Add users, given as (address, password, name); an empty password disables the login."""
         with self.store.change():
             for email, password, name in users:
-                if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
+                if [address for _, address in addresses(email)] != [email]:
                     raise ToolError(
                         f"invalid argument: email must be one e-mail address, got {echo(email)}"
                     )

@@ -100,7 +100,7 @@ class Writing(EmailPart):
             cc: Cc addresses, comma-separated.
             bcc: Bcc addresses, comma-separated.
         """
-        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        boxes, me = self._mailboxes, self._mailboxes.my_id()
         mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
         draft = replace(mail, date=boxes.context.clock.tick())
         return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
@@ -153,7 +153,7 @@ class Writing(EmailPart):
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        boxes, me = self._mailboxes, self._mailboxes.my_id()
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
         if not mail.recipients:

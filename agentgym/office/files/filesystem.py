@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from itertools import chain
+from typing import Any, Literal
 
 from agentgym.office.files.media_types import media_type
 from agentgym.office.files.patterns import Patterns
@@ -19,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 class Filesystem(Server):
     """File operations under `/workspace`, the base of relative paths."""
 
-    name: ClassVar[str] = "filesystem"
+    name = "filesystem"
 
     @tool
     def read_file(self, path: str, tail: int | None = None, head: int | None = None) -> str:
@@ -185,8 +186,8 @@ class Filesystem(Server):
             path: The directory.
             excludePatterns: Glob patterns to leave out; a plain name is left out at any depth.
         """
-        patterns = [each for pattern in excludePatterns for each in _anywhere(pattern)]
-        return json.dumps(self._tree(path, "", Patterns(patterns)), indent=2, ensure_ascii=False)
+        patterns = Patterns([*chain.from_iterable(map(_anywhere, excludePatterns))])
+        return json.dumps(self._tree(path, "", patterns), indent=2, ensure_ascii=False)
 
     @tool
     def move_file(self, source: str, destination: str) -> str:
@@ -210,9 +211,10 @@ class Filesystem(Server):
             excludePatterns: Glob patterns to leave out.
         """
         included, excluded = Patterns([pattern]), Patterns(excludePatterns)
-        paths = [
-            full for relative, full in self._below(path, "", excluded) if included.match(relative)
-        ]
+        paths = []
+        for relative, full in self._below(path, "", excluded):
+            if included.match(relative):
+                paths.append(full)
         return "\n".join(paths) or "No matches found"
 
     @tool
@@ -252,11 +254,12 @@ class Filesystem(Server):
         if full != ROOT and not self.context.files.is_dir(folder):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
-    def _entries(self, path: str) -> list[tuple[str, str, bool]]:
-        full, files = self.context.files.resolve(path), self.context.files
-        return [
-            (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)
-        ]
+    def _entries(self, path: str) -> Iterator[tuple[str, str, bool]]:
+        files = self.context.files
+        folder = files.resolve(path)
+        for name in files.names(path):
+            full = f"{folder}/{name}"
+            yield name, full, files.is_dir(full)
 
     def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:
         tree: list[dict[str, Any]] = []
@@ -282,8 +285,11 @@ class Filesystem(Server):
 _FOLDER_BYTES = 4_096  # as on Linux
 
 
-def _anywhere(pattern: str) -> Sequence[str]:
-    return (pattern,) if "*" in pattern else (pattern, f"**/{pattern}", f"**/{pattern}/**")
+def _anywhere(pattern: str) -> Iterator[str]:
+    yield pattern
+    if "*" not in pattern:
+        yield f"**/{pattern}"
+        yield f"**/{pattern}/**"
 
 
 def _size(size: int) -> str:

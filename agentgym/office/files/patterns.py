@@ -38,8 +38,11 @@ def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Match in polynomial time by computing where each prefix of the pattern can end."""
     ends = {0}
     for part in pattern:
-        if part == "**":
-            ends = set(range(min(ends), len(names) + 1)) if ends else ends
-        else:
-            ends = {end + 1 for end in ends if end < len(names) and fnmatchcase(names[end], part)}
+        if not ends:
+            return False
+        if part == "**":  # any number of names, even none
+            ends = set(range(min(ends), len(names) + 1))
+            continue
+        starts = ends - {len(names)}
+        ends = {start + 1 for start in starts if fnmatchcase(names[start], part)}
     return len(names) in ends

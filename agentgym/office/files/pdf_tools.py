@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
@@ -12,13 +11,20 @@ from agentgym.office.libraries import pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tool
 
+_METADATA = {
+    "Title": "/Title",
+    "Author": "/Author",
+    "Creator": "/Creator",
+    "Creation date": "/CreationDate",
+}
+
 
 @with_disabled_tools(Path(__file__).with_name("disabled_pdf_tools.json"))
 class PdfTools(Server):
     """Tools for the PDF files of the workspace."""
 
-    name: ClassVar[str] = "pdf_tools"
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "pdf_tools"
+    tool_order = tuple(
         """
         read_pdf_pages get_pdf_info merge_pdfs extract_pdf_pages search_pdf_content
         search_pdf_next_page search_pdf_prev_page search_pdf_go_page search_pdf_info
@@ -35,17 +41,19 @@ class PdfTools(Server):
             end_page: Last page; pages beyond the end of the file are ignored.
         """
         pages = read_pdf(self._bytes(pdf_file_path))
-        first, last = sorted(min(max(page, 1), len(pages)) for page in (start_page, end_page))
-        chosen = list(enumerate(pages, 1))[max(first, 1) - 1 : last]
-        texts = [f"=== Page {k} ===\n{text}" for k, text in chosen if text.strip()]
+        first, last = sorted((start_page, end_page))
+        first = min(max(first, 1), len(pages))
+        last = min(max(last, 1), len(pages))
+        total = f"PDF total pages: {len(pages)}"
+        texts = []
+        for number, text in enumerate(pages, 1):
+            if first <= number <= last and text.strip():
+                texts.append(f"=== Page {number} ===\n{text}")
         if not texts:
             return (
-                f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no "
-                "extractable text content."
+                f"{total}\nSpecified page range ({first}-{last}) has no extractable text content."
             )
-        return "\n\n".join(
-            [f"PDF total pages: {len(pages)}\nExtracted page range: {first}-{last}", *texts]
-        )
+        return "\n\n".join([f"{total}\nExtracted page range: {first}-{last}", *texts])
 
     @tool
     def get_pdf_info(self, pdf_file_path: str) -> str:
@@ -56,19 +64,10 @@ class PdfTools(Server):
         """
         with guarded():
             reader = open_pdf(self._bytes(pdf_file_path))
-            facts = {"Total pages": str(len(reader.pages))}
+            lines = ["PDF file information:", f"Total pages: {len(reader.pages)}"]
             if metadata := reader.metadata:
-                names = {
-                    "Title": "/Title",
-                    "Author": "/Author",
-                    "Creator": "/Creator",
-                    "Creation date": "/CreationDate",
-                }
-                facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
-        lines = [
-            "PDF file information:",
-            *(f"{name}: {fact}" for name, fact in facts.items()),
-        ]
+                for name, key in _METADATA.items():
+                    lines.append(f"{name}: {metadata.get(key, 'Unknown')}")
         return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
     @tool

@@ -62,7 +62,7 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
 
 def _flowable(platypus: Any, block: Block) -> Any:
     if isinstance(block, PdfTable):
-        cells = [[_check_encoding(cell) for cell in row] for row in block.rows]
+        cells = [list(map(_check_encoding, row)) for row in block.rows]
         grid = [
             ("GRID", (0, 0), (-1, -1), 0.5, "black"),
             ("FONT", (0, 0), (-1, 0), "Helvetica-Bold"),
@@ -152,7 +152,8 @@ class _Work:
         # pypdf parses the page and the character map of each font.
         self._rest -= 10 * len(streams)
         for stream in streams:
-            self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
+            if stream is not None:
+                self._rest -= len(stream.get_data()) // 10
             self._check()
         try:
             return str(page.extract_text())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from agentgym.office.files.shell import run_on
 from agentgym.office.files.workspace import ROOT
@@ -23,7 +23,7 @@ class PythonExecute(Server):
     File changes remain if a program fails, but not if the program is stopped.
     """
 
-    name: ClassVar[str] = "python_execute"
+    name = "python_execute"
 
     @tool
     def python_execute(

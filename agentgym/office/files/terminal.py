@@ -10,7 +10,6 @@ import contextlib
 import posixpath
 import re
 import shlex
-from typing import ClassVar
 
 from agentgym.office.files.shell import run_on
 from agentgym.office.files.workspace import ROOT, Workspace, within
@@ -51,7 +50,7 @@ class Terminal(Server):
     remain if a command fails, but not if it is stopped.
     """
 
-    name: ClassVar[str] = "terminal"
+    name = "terminal"
 
     @tool
     def run_command(self, command: str) -> str:

@@ -29,27 +29,30 @@ def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     the old lines. Raises `ToolError` if `oldText` is empty or not found, or if a text is too long.
     """
     for edit in edits:
-        old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
+        old = edit["oldText"].replace("\r\n", "\n")
+        new = edit["newText"].replace("\r\n", "\n")
         if not old:
             raise ToolError("invalid argument: oldText must not be empty")
         if max(len(text), len(new)) > MAX_EDIT_CHARS:
             raise ToolError(
                 f"limit exceeded: a text of more than {MAX_EDIT_CHARS} characters cannot be edited"
             )
-        text = text.replace(old, new, 1) if old in text else _replace_lines(text, old, new)
+        if old in text:
+            text = text.replace(old, new, 1)
+        else:
+            text = _replace_lines(text, old, new)
     return text
 
 
 def _replace_lines(text: str, old: str, new: str) -> str:
-    lines, passage = text.split("\n"), [line.strip() for line in old.split("\n")]
-    bare = "\n".join(["", *(line.strip() for line in lines), ""])
-    at = bare.find("\n".join(["", *passage, ""]))
+    lines, passage = text.split("\n"), old.split("\n")
+    bare = "\n".join(["", *map(str.strip, lines), ""])
+    at = bare.find("\n".join(["", *map(str.strip, passage), ""]))
     if at < 0:
         raise ToolError(f"not found: the file does not contain {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
-    lines[first : first + len(passage)] = _indent(
-        new.split("\n"), old.split("\n"), _space(lines[first])
-    )
+    indented = _indent(new.split("\n"), passage, _space(lines[first]))
+    lines[first : first + len(passage)] = indented
     return "\n".join(lines)
 
 

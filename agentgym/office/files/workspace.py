@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -80,7 +80,8 @@ class Workspace:
                 "directory"
             )
         names = full.split("/")
-        if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+        longest = max(len(name.encode()) for name in names)
+        if len(names) > MAX_DEPTH + 2 or longest > MAX_NAME_BYTES:
             raise ToolError(
                 f"invalid argument: {echo(path)} is too deep or has a name that is too long"
             )
@@ -153,8 +154,9 @@ class Workspace:
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
         self._bytes -= self.size(path)
-        self._files = {k: file for k, file in self._files.items() if not within(k, full)}
-        self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
+        for table in self._tables():
+            for name in _inside(table, full):
+                del table[name]
 
     def move(self, path: str, target: str) -> str:
         """Move a file or directory to an unused path; return the new canonical path."""
@@ -162,9 +164,8 @@ class Workspace:
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
         self._add_folders(self._missing_above(there))
-        tables: tuple[dict[str, Any], ...] = (self._files, self._folders)
-        for table in tables:
-            for name in [name for name in table if within(name, full)]:
+        for table in self._tables():
+            for name in _inside(table, full):
                 table[there + name[len(full) :]] = table.pop(name)
         return there
 
@@ -178,28 +179,32 @@ class Workspace:
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
-        below = [*self._files, *self._folders]
-        return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
+        names = []
+        for entry in (*self._files, *self._folders):
+            folder, _, name = entry.rpartition("/")
+            if folder == full:
+                names.append(name)
+        return sorted(names)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
         """Yield the sorted canonical paths of files below a path."""
-        full = self._there(path)
-        return iter(sorted(name for name in self._files if within(name, full)))
+        return iter(sorted(_inside(self._files, self._there(path))))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
         """Yield the canonical paths of a directory and its subdirectories, sorted."""
-        full = self._there(path)
-        return iter(sorted(name for name in self._folders if within(name, full)))
+        return iter(sorted(_inside(self._folders, self._there(path))))
 
     def modified(self, path: str) -> datetime:
         """Return a file's modification time or a directory's creation time."""
         full = self._there(path)
-        return self._files[full].modified if full in self._files else self._folders[full]
+        if full in self._files:
+            return self._files[full].modified
+        return self._folders[full]
 
     def size(self, path: str = ROOT) -> int:
         """Return the bytes of a file, or of all files below a directory."""
-        full = self._there(path)
-        return sum(len(self._files[name].data) for name in self._files if within(name, full))
+        paths = _inside(self._files, self._there(path))
+        return sum(len(self._files[name].data) for name in paths)
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
         """Replace all files; return the paths that are invalid or exceed a limit.
@@ -220,10 +225,14 @@ class Workspace:
                     old = WorkspaceFile(data, old.created, self.clock())
                 fresh._files[full] = old
         self._files, self._bytes = fresh._files, fresh._bytes
-        self._folders = {
-            name: self._folders.get(name, created) for name, created in fresh._folders.items()
-        }
+        old_folders, self._folders = self._folders, fresh._folders
+        for name, created in old_folders.items():
+            if name in self._folders:
+                self._folders[name] = created
         return skipped
+
+    def _tables(self) -> Iterable[dict[str, Any]]:
+        return self._files, self._folders
 
     def _there(self, path: str) -> str:
         full = self.resolve(path)
@@ -247,7 +256,8 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
+        present = len(self._files) + len(self._folders)
+        if present + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
             )
@@ -257,3 +267,7 @@ class Workspace:
 def within(name: str, full: str) -> bool:
     """Return whether the canonical path `name` equals or is below the canonical path `full`."""
     return name == full or name.startswith(f"{full}/")
+
+
+def _inside(paths: Iterable[str], full: str) -> list[str]:
+    return [path for path in paths if within(path, full)]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import PROJECT, listing
-from agentgym.office.gcloud.storage import Storage
+from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
-from agentgym.office.warehouse.tables import Column, Schema, TableName
+from agentgym.office.warehouse.tables import Column, Schema
 from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
 from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
@@ -31,9 +31,8 @@ CREATE TABLE bigquery_jobs (
 class BigQuery:
     """The `bigquery_*` tools, and methods that tasks call."""
 
-    def __init__(self, server: EngineServer, storage: Storage) -> None:
+    def __init__(self, server: EngineServer) -> None:
         self._server = server
-        self._storage = storage
 
     @tool
     def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> str:
@@ -75,12 +74,11 @@ class BigQuery:
             description: Description of the dataset.
             location: Location of the data, such as US or EU.
         """
-        name = self._warehouse().check_dataset(dataset_id)
-        if name in self._server.engine.schemas:
+        name, schemas = self._warehouse().check_dataset(dataset_id), self._server.engine.schemas
+        if name in schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
-        self._server.engine.schemas[name] = Schema(
-            description, self._server.context.clock.tick().isoformat(), location
-        )
+        created = self._server.context.clock.tick().isoformat()
+        schemas[name] = Schema(description, created, location)
         return f"Created dataset {name} in {location}"
 
     def load(
@@ -91,18 +89,19 @@ class BigQuery:
         `columns` maps names to BigQuery types, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
         DATETIME or TIMESTAMP; `rows` contain values in that order.
         """
-        now = self._server.context.clock.now()
-        self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
-        self._server.engine.load(
-            (dataset, table),
-            [Column(name, from_bigquery(kind)) for name, kind in columns.items()],
-            rows,
-            now,
-        )
+        now, engine = self._server.context.clock.now(), self._server.engine
+        engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
+        declared = [Column(name, from_bigquery(kind)) for name, kind in columns.items()]
+        engine.load((dataset, table), declared, rows, now)
 
-    def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
+    def rows(self, dataset: str, table: str) -> list[Row]:
         """Return a table's records in insertion order."""
-        return self._server.read_all(self._check_table(dataset, table)).objects()
+        schemas, tables = self._server.engine.schemas, self._server.engine.tables
+        if dataset not in schemas:
+            raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
+        if (dataset, table) not in tables:
+            raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
+        return self._server.read_all((dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
         """Return a dataset's table names."""
@@ -113,16 +112,6 @@ class BigQuery:
             from agentgym.office.warehouse.dialects.bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
-
-    def _check_dataset(self, dataset: str) -> None:
-        if dataset not in self._server.engine.schemas:
-            raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
-
-    def _check_table(self, dataset: str, table: str) -> TableName:
-        self._check_dataset(dataset)
-        if (dataset, table) not in self._server.engine.tables:
-            raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
-        return dataset, table
 
     def _job(self, kind: str, statement: str, counts: Mapping[str, int]) -> None:
         context, store = self._server.context, self._server.store

@@ -41,4 +41,4 @@ def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
     """Return a heading with the count, followed by the lines; without lines, return `empty`."""
     if not lines and empty:
         return empty
-    return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])
+    return "\n- ".join([f"{heading} ({len(lines)}):", *lines])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
@@ -19,10 +18,10 @@ class GoogleCloud(EngineServer):
     gs:// objects.
     """
 
-    name: ClassVar[str] = "google_cloud"
-    dialect: ClassVar[str] = "bigquery"
-    schema: ClassVar[str] = BIGQUERY_SCHEMA + STORAGE_SCHEMA + LOGGING_SCHEMA
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "google_cloud"
+    dialect = "bigquery"
+    schema = BIGQUERY_SCHEMA + STORAGE_SCHEMA + LOGGING_SCHEMA
+    tool_order = tuple(
         """
         bigquery_run_query bigquery_list_datasets bigquery_create_dataset
         bigquery_get_dataset_info bigquery_load_csv_data bigquery_export_table
@@ -42,6 +41,6 @@ class GoogleCloud(EngineServer):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self.storage = Storage(self)
-        self.bigquery = BigQuery(self, self.storage)
+        self.bigquery = BigQuery(self)
         self.logging = Logging(self)
         self.parts = (self.bigquery, self.storage, self.logging)

@@ -20,11 +20,20 @@ from agentgym.text.tools import ToolError, echo
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Entry], bool]
 """Whether an entry passes."""
+Order: TypeAlias = Callable[[Any, Any], bool]
+"""A comparison operator."""
 
 SEVERITIES = {
-    "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
+    "DEFAULT": 0,
+    "DEBUG": 100,
+    "INFO": 200,
+    "NOTICE": 300,
+    "WARNING": 400,
+    "ERROR": 500,
+    "CRITICAL": 600,
+    "ALERT": 700,
     "EMERGENCY": 800,
-}  # fmt: skip
+}
 
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
@@ -38,9 +47,14 @@ _FUNCTION = r"(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*\([^()]*\)"
 _TOKEN = re.compile(
     rf'\s+|({_FUNCTION}|"(?:[^"\\]|\\.)*"|!=|<=|>=|[=<>:()]|[^\s()=<>:!~,"\']+)', re.DOTALL
 )
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+_ORDERS: dict[str, Order] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,7 +124,9 @@ class _Reader:
             self._take()
             negated = not negated
         test = self._group() if self._peek() == "(" else self._term()
-        return (lambda entry: not test(entry)) if negated else test
+        if negated:
+            return lambda entry: not test(entry)
+        return test
 
     def _group(self) -> Test:
         self._take()
@@ -159,7 +175,9 @@ def _value(token: str) -> str:
         raise _bad(f"a value is missing {where}; put text with special characters in double quotes")
     if token[0] == "-" and _number(token) is None:
         raise _bad(f"use NOT instead of the minus sign before {echo(token[1:])}")
-    return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] == '"' else token
+    if token[0] == '"':
+        return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
+    return token
 
 
 def _path(word: str) -> tuple[str, ...]:
@@ -171,7 +189,9 @@ def _path(word: str) -> tuple[str, ...]:
 
 def _at(value: Any, path: Sequence[str]) -> Any:
     for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
     return value
 
 
@@ -195,9 +215,7 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
     return lambda entry: (found := _at(entry, path)) is not None and holds(order, found)
 
 
-def _comparable(
-    path: tuple[str, ...], text: str
-) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
+def _comparable(path: tuple[str, ...], text: str) -> Callable[[Order, Any], bool]:
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -208,10 +226,12 @@ def _comparable(
         text = log_path(text)
     number, lower = _number(text), text.lower()
 
-    def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
+    def holds(order: Order, value: Any) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return number is not None and order(value, number)
-        return not isinstance(value, (dict, list)) and order(_scalar_text(value).lower(), lower)
+        if isinstance(value, (dict, list)):
+            return False
+        return order(_scalar_text(value).lower(), lower)
 
     return holds
 
@@ -227,9 +247,11 @@ def _level(text: str) -> int:
 def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     except ValueError:
         raise _bad(f'{echo(text)} is not a time; write it as "2025-01-15T09:00:00Z"') from None
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment
 
 
 def _number(text: str) -> float | None:

@@ -18,7 +18,7 @@ from agentgym.office.gcloud.cloud import (
     more,
 )
 from agentgym.office.gcloud.log_filter import SEVERITIES, log_path, read_filter
-from agentgym.office.server import Server
+from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -39,11 +39,8 @@ MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
 MAX_SHOWN = 200  # maximum message length in lists, as in the published server
 
 
-class Logging:
+class Logging(ServerState):
     """Logs. Strings are stored as textPayload, and objects as jsonPayload."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
 
     @tool
     def logging_write_log(
@@ -57,8 +54,8 @@ class Logging:
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
         level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, iso(self._server.context.clock.tick()))
-        with self._server.store.change():
+        record = _record(log_name, message, level, self.tick())
+        with self.store.change():
             self._add_entries([record])
         return f"Wrote an entry to log {_short(record['log'])} with severity {level}"
 
@@ -89,12 +86,15 @@ class Logging:
         if log_bucket.removeprefix(_LOCATION).removeprefix("global/") not in ("", "_Default"):
             raise ToolError(f"not found: there is no log bucket {echo(log_bucket)}")
         sql = "SELECT * FROM log_entries WHERE timestamp >= ? ORDER BY timestamp DESC, id DESC"
-        matches = [row for row in self._server.store.rows(sql, self._oldest()) if test(_show(row))]
+        rows = self.store.rows(sql, self._oldest())
+        matches = [row for row in rows if test(_show(row))]
         if not matches:
             return "No log entries match."
         entries = matches[:max_entries]
-        most = MAX_SHOWN if len(entries) > 1 else None
-        parts = [f"Log entries ({len(entries)}):", *(_show_lines(row, most) for row in entries)]
+        is_list = len(entries) > 1
+        parts = [f"Log entries ({len(entries)}):"]
+        for row in entries:
+            parts.append(_show_lines(row, shorten=is_list))
         if len(matches) > max_entries:
             parts.append(more(len(matches) - max_entries))
         return "\n\n".join(parts)
@@ -103,7 +103,7 @@ class Logging:
     def logging_list_logs(self) -> str:
         """List the logs that have entries."""
         sql = "SELECT DISTINCT log FROM log_entries WHERE timestamp >= ? ORDER BY log"
-        logs = self._server.store.rows(sql, self._oldest())
+        logs = self.store.rows(sql, self._oldest())
         return listing("Logs", [_short(row["log"]) for row in logs], "No logs have entries.")
 
     @tool
@@ -114,16 +114,17 @@ class Logging:
             log_name: The log.
         """
         log = _log(log_name)
-        if not self._server.store.delete("log_entries", log=log):
+        if not self.store.delete("log_entries", log=log):
             raise ToolError(f"not found: the log {echo(log_name)} has no entries")
-        self._server.context.clock.tick()
+        self.tick()
         return f"Deleted log {_short(log)}"
 
     def log(
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
         """Write an entry to a log; the default time is now."""
-        self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
+        moment = when or self.context.clock.now()
+        self.log_all(name, [(moment, severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write (time, severity, payload) entries."""
@@ -131,22 +132,22 @@ class Logging:
         for when, severity, payload in entries:
             level = check_one_of("severity", severity, tuple(SEVERITIES))
             records.append(_record(name, payload, level, iso(when)))
-        with self._server.store.change():
+        with self.store.change():
             self._add_entries(records)
 
     def log_entries(self, name: str) -> list[Row]:
         """Return a log's entries in the API's format, oldest first."""
-        rows = self._server.store.find("log_entries", "timestamp, id", log=log_path(name))
+        rows = self.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
 
     def _add_entries(self, records: Sequence[Row]) -> None:
-        start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
+        start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
         for k, record in enumerate(records):
-            record |= {"id": start + k, "insert_id": self._server.context.new_id("log entry")}
-        self._server.store.insert_all("log_entries", records)
+            record |= {"id": start + k, "insert_id": self.context.new_id("log entry")}
+        self.store.insert_all("log_entries", records)
 
     def _oldest(self) -> str:
-        return iso(self._server.context.clock.now() - _RETENTION)
+        return iso(self.context.clock.now() - _RETENTION)
 
 
 def _log(name: str) -> str:
@@ -162,29 +163,36 @@ def _log(name: str) -> str:
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry may have at most {MAX_ENTRY_BYTES} bytes")
+    kind = "textPayload" if isinstance(payload, str) else "jsonPayload"
     return {
         "log": _log(log),
         "timestamp": when,
         "received": when,
         "severity": severity,
-        "payload": {"textPayload" if isinstance(payload, str) else "jsonPayload": payload},
+        "payload": {kind: payload},
     }
 
 
 def _show(row: Row) -> Row:
     return {
-        "logName": row["log"], "insertId": row["insert_id"], "timestamp": row["timestamp"], "receiveTimestamp": row["received"],
-        "severity": row["severity"], "resource": {"type": "global", "labels": {"project_id": PROJECT}}, **row["payload"],
-    }  # fmt: skip
+        "logName": row["log"],
+        "insertId": row["insert_id"],
+        "timestamp": row["timestamp"],
+        "receiveTimestamp": row["received"],
+        "severity": row["severity"],
+        "resource": {"type": "global", "labels": {"project_id": PROJECT}},
+        **row["payload"],
+    }
 
 
-def _show_lines(row: Row, most: int | None) -> str:
-    [payload] = row["payload"].values()
-    message = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-    if most is not None and len(message) > most:
-        message = f"{message[:most]}..."
+def _show_lines(row: Row, *, shorten: bool) -> str:
+    [message] = row["payload"].values()
+    if not isinstance(message, str):
+        message = json.dumps(message, ensure_ascii=False)
+    if shorten and len(message) > MAX_SHOWN:
+        message = f"{message[:MAX_SHOWN]}..."
     heading = f"[{row['timestamp']}] {row['severity']} - {_short(row['log'])}:"
-    return "\n".join([heading, *(f"  {line}" for line in message.split("\n"))])
+    return f"{heading}\n{message}".replace("\n", "\n  ")
 
 
 def _short(log: str) -> str:

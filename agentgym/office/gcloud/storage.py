@@ -13,7 +13,7 @@ from agentgym.office.gcloud.cloud import (
     listing,
     more,
 )
-from agentgym.office.server import Server
+from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -34,16 +34,13 @@ _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
 
-class Storage:
+class Storage(ServerState):
     """Buckets and objects. Listings are sorted by name, and sizes are in bytes."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
 
     @tool
     def storage_list_buckets(self) -> str:
         """List all buckets of the project."""
-        buckets = self._server.store.find("buckets", order="name")
+        buckets = self.store.find("buckets", order="name")
         return listing("Buckets", [f"{row['name']}: {row['location']}" for row in buckets])
 
     @tool
@@ -54,7 +51,7 @@ class Storage:
             bucket_name: 3 to 63 characters: a-z, 0-9, _ and -.
             location: A region such as europe-west1, or US, EU or ASIA.
         """
-        self.add_bucket(bucket_name, location, created=self._server.context.clock.tick())
+        self.add_bucket(bucket_name, location, created=self.context.clock.tick())
         return f"Created bucket {bucket_name} in {self._bucket(bucket_name)['location']}"
 
     @tool
@@ -80,12 +77,12 @@ class Storage:
             raise ToolError("not supported: page_token; raise max_results, or give a prefix")
         _refuse_versions(versions)
         names = self.objects(bucket_name, prefix)
-        lines = []
+        lines = [f"Objects in bucket {bucket_name} ({len(names)}):"]
         for name in names[:max_results]:
             lines.append(f"- {name}: {self._object(bucket_name, name)['size']} bytes")
         if len(names) > max_results:
             lines.append(more(len(names) - max_results))
-        return "\n".join([f"Objects in bucket {bucket_name} ({len(names)}):", *lines])
+        return "\n".join(lines)
 
     @tool
     def storage_upload_file(
@@ -98,8 +95,8 @@ class Storage:
             source_file_path: The file.
             destination_blob_name: The name of the object.
         """
-        data = self._server.context.files.read(source_file_path)
-        self._write_object(bucket_name, destination_blob_name, data)
+        data = self.context.files.read(source_file_path)
+        self.put_object(bucket_name, destination_blob_name, data, self.context.clock.tick())
         return f"Uploaded {source_file_path} to {bucket_name}/{destination_blob_name}"
 
     @tool
@@ -120,7 +117,7 @@ class Storage:
         """
         _refuse_versions(generation)
         row = self._object(bucket_name, source_blob_name)
-        path = self._server.context.files.write(destination_file_path, self._object_data(row))
+        path = self.context.files.write(destination_file_path, self._object_data(row))
         return f"Downloaded {bucket_name}/{source_blob_name} to {path}"
 
     @tool
@@ -136,8 +133,8 @@ class Storage:
         """
         _refuse_versions(generation)
         row = self._object(bucket_name, blob_name)
-        self._server.store.delete("objects", id=row["id"])
-        self._server.context.clock.tick()
+        self.store.delete("objects", id=row["id"])
+        self.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
 
     def add_bucket(
@@ -151,18 +148,18 @@ class Storage:
                 f"invalid argument: location must be US, EU, ASIA or a region such as europe-west1, "
                 f"got {echo(location)}"
             )
-        if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
+        if self.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
             raise ToolError(f"conflict: bucket {echo(name)} already exists")
-        self._server.store.insert(
+        self.store.insert(
             "buckets",
             name=name,
             location=place,
-            created=iso(created or self._server.context.clock.now()),
+            created=iso(created or self.context.clock.now()),
         )
 
     def buckets(self) -> list[str]:
         """Return all bucket names, sorted."""
-        return [row["name"] for row in self._server.store.find("buckets", order="name")]
+        return [row["name"] for row in self.store.find("buckets", order="name")]
 
     def put_object(
         self,
@@ -172,27 +169,40 @@ class Storage:
         created: datetime | None = None,
     ) -> None:
         """Add an object; the default creation time is now."""
-        self._put_object(
-            self._bucket(bucket),
-            _check_object_name(name),
-            data.encode() if isinstance(data, str) else data,
-            created or self._server.context.clock.now(),
-        )
+        self._bucket(bucket)
+        _check_object_name(name)
+        if isinstance(data, str):
+            data = data.encode()
+        moment = created or self.context.clock.now()
+        key = {"bucket": bucket, "name": name}
+        sql = "SELECT generation FROM objects WHERE bucket = ? AND name = ?"
+        last = self.store.value(sql, bucket, name) or 0
+        with self.store.change():
+            self.store.delete("objects", **key)
+            self.store.insert(
+                "objects",
+                **key,
+                # The time in microseconds or, if greater, the last generation plus one.
+                generation=max(last + 1, int(moment.timestamp()) * 1_000_000),
+                created=iso(moment),
+                size=len(data),
+                md5=hashlib.md5(data).hexdigest(),
+                data=data,
+            )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the sorted names of a bucket's objects."""
         self._bucket(bucket)
-        rows = self._server.store.rows(
-            "SELECT name FROM objects WHERE bucket = ? ORDER BY name", bucket
-        )
-        return [row["name"] for row in rows if row["name"].startswith(prefix)]
+        sql = "SELECT name FROM objects WHERE bucket = ? ORDER BY name"
+        names = [row["name"] for row in self.store.rows(sql, bucket)]
+        return [name for name in names if name.startswith(prefix)]
 
     def read_object(self, bucket: str, name: str) -> bytes:
         """Return the data of an object."""
         return self._object_data(self._object(bucket, name))
 
     def _bucket(self, name: str) -> Row:
-        bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
+        bucket = self.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
         return bucket
@@ -200,39 +210,22 @@ class Storage:
     def _object(self, bucket: str, name: str) -> Row:
         self._bucket(bucket)
         sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ?"
-        row = self._server.store.row(sql, bucket, name)
+        row = self.store.row(sql, bucket, name)
         if row is None:
             raise ToolError(f"not found: there is no object {echo(name)} in bucket {echo(bucket)}")
         return row
 
     def _object_data(self, row: Row) -> bytes:
-        return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
-
-    def _write_object(self, bucket: str, name: str, data: bytes) -> None:
-        into = self._bucket(bucket)
-        _check_object_name(name)
-        self._put_object(into, name, data, self._server.context.clock.tick())
-
-    def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:
-        store, key = self._server.store, (bucket["name"], name)
-        last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
-        with store.change():
-            store.delete("objects", bucket=bucket["name"], name=name)
-            # A generation is the time in microseconds or, if greater, the last generation plus one.
-            store.insert(
-                "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
-                created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),
-                data=data,
-            )  # fmt: skip
+        return bytes(self.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
 
-def _check_object_name(name: str) -> str:
-    if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
+def _check_object_name(name: str) -> None:
+    size = len(name.encode())
+    if not 1 <= size <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
             f"invalid argument: {echo(name)} is not a valid object name; it must have 1 to 1024 "
             "bytes without line breaks, and must not be . or .."
         )
-    return name
 
 
 def _refuse_versions(wanted: int | None) -> None:

@@ -41,6 +41,11 @@ NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), Cel
 CYCLE = NO_REFERENCE  # the error for circular references, as in Google Sheets
 
 
+def is_formula(cell: Any) -> bool:
+    """Return whether a stored cell is a formula."""
+    return isinstance(cell, dict) and "f" in cell
+
+
 def serial(moment: datetime) -> float:
     """Convert a datetime to a number of days, ignoring the time zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
@@ -57,8 +62,7 @@ def text_of(value: Any) -> str:
     whole = float(value)
     if whole.is_integer() and abs(whole) < 1e15:
         return str(int(whole))
-    text = f"{whole:.10g}"
-    return text if "e" not in text else re.sub(r"e([+-])0*", r"E\1", text)
+    return re.sub(r"e([+-])0*", r"E\1", f"{whole:.10g}")
 
 
 def _date_text(value: float) -> str:
@@ -67,7 +71,9 @@ def _date_text(value: float) -> str:
     except OverflowError:
         return str(float(value))
     day = f"{moment.month}/{moment.day}/{moment.year}"
-    return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
+    if float(value).is_integer():
+        return day
+    return f"{day} {moment.hour}:{moment:%M:%S}"
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
@@ -133,16 +139,12 @@ def from_python(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
-        return {
-            "v": serial(datetime(value.year, value.month, value.day)),
-            "s": value.isoformat(),
-            "k": "date",
-        }
+        midnight = datetime(value.year, value.month, value.day)
+        return {"v": serial(midnight), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
-        return {
-            "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
-            "s": value.isoformat(),
-        }
+        minutes = value.hour * 60 + value.minute
+        days = minutes / 1440 + value.second / 86400
+        return {"v": days, "s": value.isoformat()}
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
 
@@ -155,7 +157,9 @@ def validate(value: Any) -> Any:
         amount = float(value)
     except OverflowError:
         raise ToolError("invalid argument: a number is too large for a cell") from None
-    return int(amount) if amount.is_integer() and abs(amount) < 2**53 else amount
+    if amount.is_integer() and abs(amount) < 2**53:
+        return int(amount)
+    return amount
 
 
 def _parse_dressed(text: str) -> Any:
@@ -164,14 +168,17 @@ def _parse_dressed(text: str) -> Any:
         return None
     sign, _, whole, part, percent = match.groups()
     amount = float(sign + whole.replace(",", "") + (part or ""))
-    return {"v": validate(amount / 100 if percent else amount), "s": text}
+    if percent:
+        amount /= 100
+    return {"v": validate(amount), "s": text}
 
 
 def _parse_date(text: str) -> Any:
     try:
         if match := _ISO.fullmatch(text) or _AMERICAN.fullmatch(text):
-            day = datetime(int(match["year"]), int(match["month"]), int(match["day"]))
-            return {"v": serial(day + _since_midnight(match)), "s": text, "k": "date"}
+            year, month, day = map(int, match.group("year", "month", "day"))
+            moment = datetime(year, month, day) + _since_midnight(match)
+            return {"v": serial(moment), "s": text, "k": "date"}
         if match := _CLOCK.fullmatch(text):
             return {"v": _since_midnight(match) / timedelta(days=1), "s": text}
     except (ValueError, OverflowError):
@@ -188,4 +195,5 @@ def _since_midnight(match: re.Match[str]) -> timedelta:
         if not 1 <= hour <= 12:
             raise ValueError("no such hour")
         hour = hour % 12 + 12 * (half.lower() == "pm")
-    return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
+    clock = time(hour, int(minutes or 0), int(seconds or 0))
+    return datetime.combine(DAY_ZERO, clock) - DAY_ZERO

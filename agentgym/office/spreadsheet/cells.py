@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentgym.text.tools import ToolError, echo
 
-_PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
+_PART = re.compile(r"(?=\$*[A-Za-z0-9])\$?([A-Za-z]{0,3})\$?((?:[1-9][0-9]{0,6})?)")
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -23,12 +23,9 @@ class Area:
 
     def clip(self, rows: int, columns: int) -> Area:
         """Clip the area to a sheet; an empty result has `bottom < top`."""
-        return Area(
-            self.top,
-            self.left,
-            rows if self.bottom is None else min(self.bottom, rows),
-            columns if self.right is None else min(self.right, columns),
-        )
+        bottom = min(self.bottom or rows, rows)
+        right = min(self.right or columns, columns)
+        return Area(self.top, self.left, bottom, right)
 
     @property
     def height(self) -> int:
@@ -40,7 +37,7 @@ class Area:
 
     def __str__(self) -> str:
         first = f"{column_name(self.left)}{self.top}"
-        last = f"{column_name(self.right) if self.right else ''}{self.bottom or ''}"
+        last = f"{column_name(self.right or 0)}{self.bottom or ''}"
         return first if first == last else f"{first}:{last}"
 
 
@@ -64,18 +61,16 @@ def column_number(letters: str) -> int:
 
 def parse_area(text: str) -> Area:
     """Parse a reference without a sheet title."""
-    parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
-    if len(parts) > 2 or any(
-        part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
-    ):
+    parts = text.split(":")
+    spots = []
+    for match in map(_PART.fullmatch, map(str.strip, parts)):
+        if match is not None:
+            row, column = int(match[2] or 0), column_number(match[1])
+            spots.append((row or None, column or None))
+    if len(parts) > 2 or len(spots) < len(parts):
         raise ToolError(
             f"invalid argument: {echo(text)} is not a range; examples: B2, A1:D9, A:F, 2:5"
         )
-    spots = [
-        (int(part[2]) if part[2] else None, column_number(part[1]) or None)
-        for part in parts
-        if part
-    ]
     (top, left), (bottom, right) = spots[0], spots[-1]
     if (top is None or left is None) and len(spots) == 1:
         raise ToolError(
@@ -113,5 +108,7 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 def quote_title(title: str) -> str:
     """Quote a sheet title unless it is a plain word."""
+    if _PLAIN_TITLE.fullmatch(title):
+        return title
     doubled = title.replace("'", "''")
-    return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"
+    return f"'{doubled}'"

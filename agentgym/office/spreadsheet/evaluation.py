@@ -19,6 +19,7 @@ from agentgym.office.spreadsheet.cell_values import (
     SYNTAX,
     CellError,
     SerialDate,
+    is_formula,
     serial,
 )
 from agentgym.office.spreadsheet.cells import Area
@@ -44,6 +45,8 @@ Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
 """Values by lower-case sheet title, then by row and column."""
 Lines: TypeAlias = Mapping[int, Mapping[int, Any]]
 """Cells by row and column, in order."""
+Formulas: TypeAlias = dict[int, dict[int, Node]]
+"""Parsed formulas by row and column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,14 @@ class Evaluator:
         self._known: dict[Spot, Any] = {}
         self._opened: set[Spot] = set()
         self._grids: dict[tuple[str, Area], Grid] = {}
-        self._formulas: dict[str, dict[int, dict[int, Node]]] = {}
+        self._formulas: dict[str, Formulas] = {}  # by sheet
         self._steps = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
         """Return the results of all formulas in the sheets."""
         for sheet in sheets:
-            self._formulas[sheet] = _formulas_of(self._sheet(sheet).lines)
+            if (source := self._load(sheet)) is not None:
+                self._formulas[sheet] = _formulas_of(source.lines)
         results: Results = {}
         for sheet, lines in self._formulas.items():
             for row, cells in lines.items():
@@ -79,12 +83,6 @@ class Evaluator:
                     results.setdefault(sheet, {})[row, column] = value
         reply_work.spend(self._steps / MAX_STEPS)
         return results
-
-    def _sheet(self, title: str) -> SheetCells:
-        sheet = self._load(title)
-        if sheet is None:
-            raise FormulaError(NO_REFERENCE)
-        return sheet
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
@@ -101,10 +99,12 @@ class Evaluator:
                 self._known[spot] = self._result(spot)
             else:
                 self._opened.add(spot)
-                needs = self._needs(spot)
-                # A formula that depends on itself, even indirectly, is a cycle.
-                self._known |= {need: CYCLE for need in needs if need in self._opened}
-                waiting += [need for need in needs if need not in self._opened]
+                for need in self._needs(spot):
+                    if need in self._opened:
+                        # A formula that depends on itself, even indirectly, is a cycle.
+                        self._known[need] = CYCLE
+                    else:
+                        waiting.append(need)
         return self._known[start]
 
     def _needs(self, spot: Spot) -> list[Spot]:
@@ -113,10 +113,12 @@ class Evaluator:
             for title, area in references(self._node(spot)):
                 sheet = title or spot[0]
                 for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
-                    needs.append((sheet, row, column))
+                    need = (sheet, row, column)
+                    if need not in self._known:
+                        needs.append(need)
         except FormulaError:
             return []  # another attempt would reach the work limit again
-        return [need for need in needs if need not in self._known]
+        return needs
 
     def _node(self, spot: Spot) -> Node:
         return self._formulas[spot[0]][spot[1]][spot[2]]
@@ -158,7 +160,8 @@ class Evaluator:
         self._spend(len(operations))
         value = self._compute(node, sheet)
         for sign, others in reversed(operations):
-            value = apply(operate, sign, value, *(self._compute(each, sheet) for each in others))
+            operands = [self._compute(each, sheet) for each in others]
+            value = apply(operate, sign, value, *operands)
             self._spend(_text_steps(value))
         return value
 
@@ -169,11 +172,11 @@ class Evaluator:
         source = self._load(sheet)
         if source is None:
             return NO_REFERENCE
-        bottom = source.height if area.bottom is None else area.bottom
-        right = source.width if area.right is None else area.right
-        grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1), {})
+        height = (area.bottom or source.height) - area.top + 1
+        width = (area.right or source.width) - area.left + 1
+        grid = Grid(max(1, height), max(1, width), {})
         for row, column, cell in self._within(source.lines, area):
-            value = self._known[sheet, row, column] if _is_formula(cell) else _typed_value(cell)
+            value = self._known[sheet, row, column] if is_formula(cell) else _typed_value(cell)
             grid.cells[row - area.top, column - area.left] = value
         self._grids[sheet, area] = grid
         return grid
@@ -192,23 +195,21 @@ class Evaluator:
         return value
 
 
-def _formulas_of(lines: Lines) -> dict[int, dict[int, Node]]:
-    formulas: dict[int, dict[int, Node]] = {}
+def _formulas_of(lines: Lines) -> Formulas:
+    formulas: Formulas = {}
     for row, cells in lines.items():
         for column, cell in cells.items():
-            if _is_formula(cell):
+            if is_formula(cell):
                 formulas.setdefault(row, {})[column] = parse(cell["f"])
     return formulas
 
 
-def _is_formula(cell: Any) -> bool:
-    return isinstance(cell, dict) and "f" in cell
-
-
 def _typed_value(cell: Any) -> Any:
-    if isinstance(cell, dict):
-        return SerialDate(cell["v"]) if cell.get("k") == "date" else cell["v"]
-    return cell
+    if not isinstance(cell, dict):
+        return cell
+    if cell.get("k") == "date":
+        return SerialDate(cell["v"])
+    return cell["v"]
 
 
 def _text_steps(value: Any) -> int:

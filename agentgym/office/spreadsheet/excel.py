@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet import excel_sheets as sheets
-from agentgym.office.spreadsheet.excel_sheets import (
-    Workbooks,
-    area_of,
-    sheet_of,
-    spot,
-    spots,
-)
+from agentgym.office.spreadsheet.cells import Area
+from agentgym.office.spreadsheet.excel_sheets import Workbooks, sheet_of, spot
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -25,8 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
-    name: ClassVar[str] = "excel"
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "excel"
+    tool_order = tuple(
         """
         apply_formula validate_formula_syntax format_range read_data_from_excel
         write_data_to_excel create_workbook create_worksheet create_chart create_pivot_table
@@ -59,21 +54,27 @@ class Excel(Server):
             end_cell: Last cell; by default the last row and column with data.
             preview_only: Whether to return only the first ten rows.
         """
-        sheet = self._books.read_sheet(filepath, sheet_name)
+        sheet = sheet_of(self._books.look(filepath), sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
-        filled = sheet.max_row, sheet.max_column
-        bottom, right = spot(corner) if corner else filled
-        if not corner and (top, left) == (1, 1):
+        filled = bottom, right = sheet.max_row, sheet.max_column
+        if corner:
+            bottom, right = spot(corner)
+        elif (top, left) == (1, 1):
             top, left = sheet.min_row, sheet.min_column
-        bottom = min(bottom, top + 9) if preview_only else bottom
+        if preview_only:
+            bottom = min(bottom, top + 9)
         if top > filled[0] or left > filled[1] or bottom < top or right < left:
             return "No data found in specified range"
-        area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
+        sheets.check_area(Area(top, left, bottom, right))
+        cells = []
+        for row in range(top, bottom + 1):
+            for column in range(left, right + 1):
+                cells.append(parts.describe_cell(sheet, row, column))
         return {
-            "range": f"{parts.spot_name(area.top, area.left)}:{parts.spot_name(bottom, right)}",
+            "range": f"{parts.spot_name(top, left)}:{parts.spot_name(bottom, right)}",
             "sheet_name": sheet_name,
-            "cells": [parts.describe_cell(sheet, *place) for place in spots(area)],
+            "cells": cells,
         }
 
     @tool
@@ -164,7 +165,8 @@ class Excel(Server):
             filepath: Path of the workbook.
             include_ranges: Whether to include the used range of each sheet.
         """
-        book, file = self._books.look(filepath), self.context.files.file(filepath)
+        book = self._books.look(filepath)
+        file = self.context.files.file(filepath)
         facts: dict[str, Any] = {
             "filename": filepath.rsplit("/", 1)[-1],
             "sheets": book.sheetnames,
@@ -172,9 +174,10 @@ class Excel(Server):
             "modified": file.modified.timestamp(),
         }
         if include_ranges:
-            facts["used_ranges"] = {
-                each.title: str(sheets.data_area(each)) for each in book.worksheets
-            }
+            used = {}
+            for sheet in book.worksheets:
+                used[sheet.title] = str(Area(1, 1, sheet.max_row, sheet.max_column))
+            facts["used_ranges"] = used
         return str(facts)
 
     @tool
@@ -220,6 +223,7 @@ class Excel(Server):
     ) -> str:
         if count < 1:
             raise ToolError(f"invalid argument: count must be at least 1, got {echo(count)}")
+        verb, change = ("Deleted", -count) if remove else ("Inserted", count)
         with self._books.edit_sheet(path, title) as sheet:
-            sheets.resize(sheet, axis, start, -count if remove else count)
-        return f"{'Deleted' if remove else 'Inserted'} {count} {axis}(s) starting at {axis} {start} in sheet '{title}'"
+            sheets.resize(sheet, axis, start, change)
+        return f"{verb} {count} {axis}(s) starting at {axis} {start} in sheet '{title}'"

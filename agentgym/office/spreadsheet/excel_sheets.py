@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agentgym.office.server import Server
+from agentgym.office.server_state import ServerState
 from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet.cell_values import check_content
-from agentgym.office.spreadsheet.cells import Area, parse_area, parse_cell
+from agentgym.office.spreadsheet.cells import Area, parse_cell
 from agentgym.office.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -31,51 +31,44 @@ _CACHED_BYTES = 2**19
 # Characters that are not allowed in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _SET = re.compile(r"\{([^{}]*)\}")
+# The maximum number and openpyxl's names of rows and columns.
+_AXES = {"row": (MAX_ROWS, "max_row", "rows"), "column": (MAX_COLUMNS, "max_column", "cols")}
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
-class Workbooks:
+class Workbooks(ServerState):
     """The .xlsx workbooks in the workspace."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def open(self, path: str) -> Any:
-        """Return a workbook for editing."""
+    def _read(self, path: str) -> bytes:
         check_path(path)
-        if not self._server.context.files.is_file(path):
+        if not self.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
-        return open_workbook(self._server.context.files.read(path))
+        return self.context.files.read(path)
 
     def look(self, path: str) -> Any:
         """Return a shared workbook, which callers must not change."""
-        check_path(path)
-        files = self._server.context.files
-        data = files.read(path) if files.is_file(path) else b""
-        return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
-
-    def read_sheet(self, path: str, title: str) -> Any:
-        """Return a shared sheet, which callers must not change."""
-        return sheet_of(self.look(path), title)
+        data = self._read(path)
+        if len(data) > _CACHED_BYTES:
+            return open_workbook(data)
+        return _opened(data)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
         """Write a workbook; with `new`, set the creation time to now."""
-        now = self._server.context.clock.now()
+        now = self.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
-        self._server.context.files.write(path, data)
+        self.context.files.write(path, data)
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
         """Open a workbook, and save the changes unless the block raises."""
-        book = self.open(path)
+        book = open_workbook(self._read(path))
         try:
             yield book
             self.save(path, book)
         except failures() as error:
-            # openpyxl prints allowed values as a set, whose order differs between processes.
-            text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
+            text = _SET.sub(_sorted_values, str(error))
             raise ToolError(
                 f"invalid argument: the workbook cannot store this value: {text[:300]}"
             ) from None
@@ -85,6 +78,11 @@ class Workbooks:
         """Open one sheet for editing; see `edit`."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
+
+
+def _sorted_values(match: re.Match[str]) -> str:
+    # openpyxl prints allowed values as a set, whose order differs between processes.
+    return ", ".join(sorted(match[1].split(", ")))
 
 
 @functools.lru_cache(maxsize=2)
@@ -112,7 +110,8 @@ def sheet_of(book: Any, title: str) -> Any:
 
 def check_title(book: Any, title: str) -> None:
     """Raise if the title is invalid or taken."""
-    if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
+    is_quoted = title.startswith("'") or title.endswith("'")
+    if is_quoted or not title.strip() or not _TITLE.fullmatch(title):
         raise ToolError(
             f"invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, got "
             f"{echo(title)}"
@@ -133,30 +132,14 @@ def spot(text: str) -> tuple[int, int]:
     return row, column
 
 
-def area_of(start: str, end: str | None = None) -> Area:
-    """Return the area between two cells; `start` may be a range such as `A1:B2`."""
-    area = parse_area(f"{start}:{end}" if end else start)
-    if area.bottom is None or area.right is None:
-        raise ToolError(f"invalid argument: {area} is unbounded; name the last cell, as in A1:D9")
-    spot(parts.spot_name(area.bottom, area.right))
+def check_area(area: Area) -> None:
+    """Raise if a bounded area is too large."""
+    spot(parts.spot_name(area.bottom or 0, area.right or 0))
     if area.height * area.width > MAX_AREA:
         raise ToolError(
             f"limit exceeded: {area} must have at most {MAX_AREA} cells, got "
             f"{area.height * area.width}"
         )
-    return area
-
-
-def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Yield the row and column of each cell in a bounded area, row by row."""
-    for row in range(area.top, (area.bottom or 0) + 1):
-        for column in range(area.left, (area.right or 0) + 1):
-            yield row, column
-
-
-def data_area(sheet: Any) -> Area:
-    """Return the area from A1 to the last cell."""
-    return Area(1, 1, sheet.max_row, sheet.max_column)
 
 
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
@@ -166,7 +149,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
         raise ToolError(
             f"invalid argument: a cell cannot contain control characters, got {echo(value)}"
         )
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
+    if isinstance(value, (int, float)) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
@@ -186,13 +169,13 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
 
     Like the published server, this function does not adjust formulas, tables or merged ranges.
     """
-    most = MAX_ROWS if axis == "row" else MAX_COLUMNS
-    if start < 1 or start > most or count == 0 or abs(count) > most:
+    most, size, lines = _AXES[axis]
+    if start < 1 or start > most or abs(count) > most:
         raise ToolError(
             f"invalid argument: start and count must be between 1 and {most}, got "
             f"{echo(start)} and {echo(abs(count))}"
         )
-    if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
+    if count < 0 and start > getattr(sheet, size):
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")
-    change = f"{'insert' if count > 0 else 'delete'}_{'rows' if axis == 'row' else 'cols'}"
-    getattr(sheet, change)(start, abs(count))
+    verb = "insert" if count > 0 else "delete"
+    getattr(sheet, f"{verb}_{lines}")(start, abs(count))

@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from agentgym.office.spreadsheet.cell_values import NAME, SYNTAX, CellError
-from agentgym.office.spreadsheet.cells import (
-    Area,
-    parse_area,
-    quote_title,
-    split_sheet,
-)
+from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: `("value", value)`, `("reference", sheet, area)`, `("call", name, arguments)` or
@@ -44,6 +39,9 @@ _BINARY = {
 }
 
 
+_ENDS_OF_ARGUMENTS = (("sign", ","), ("sign", ";"), ("sign", ")"))
+
+
 class _Syntax(Exception):
     pass
 
@@ -60,7 +58,8 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 def parse(formula: str) -> Node:
     """Return the syntax tree of a formula that starts with `=`, or `#ERROR!` if it is invalid."""
     try:
-        return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
+        visible = [token for token in tokens(formula[1:]) if token[0] != "space"]
+        return _Parser(visible).whole()
     except _Syntax:
         return ("value", SYNTAX)
 
@@ -70,14 +69,18 @@ class _Parser:
         self._left = [*tokens, ("end", "")][::-1]
         self._depth = 0
 
+    @property
+    def _next(self) -> tuple[str, str]:
+        return self._left[-1]
+
     def whole(self) -> Node:
         node = self._binary(0)
-        if self._left[-1][0] != "end":
+        if self._next[0] != "end":
             raise _Syntax
         return node
 
     def _take(self, *signs: str) -> bool:
-        kind, text = self._left[-1]
+        kind, text = self._next
         if kind != "sign" or text not in signs:
             return False
         self._left.pop()
@@ -88,14 +91,20 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise _Syntax
         node = self._unary()
-        while self._left[-1][0] == "sign" and _BINARY.get(self._left[-1][1], 0) > least:
-            sign = self._left.pop()[1]
+        while self._precedence() > least:
+            _, sign = self._left.pop()
             node = ("operation", sign, node, self._binary(_BINARY[sign]))
         self._depth -= 1
         return node
 
+    def _precedence(self) -> int:
+        kind, text = self._next
+        if kind != "sign":
+            return 0
+        return _BINARY.get(text, 0)
+
     def _unary(self) -> Node:
-        sign = self._left[-1][1]
+        _, sign = self._next
         if self._take("-", "+"):
             # A unary sign binds more tightly than a power: -2^2 is 4.
             return ("operation", sign, self._binary(_BINARY["^"]))
@@ -133,8 +142,10 @@ class _Parser:
         while not self._take(")"):
             if arguments and not self._take(",", ";"):
                 raise _Syntax
-            is_empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
-            arguments.append(("value", None) if is_empty else self._binary(0))
+            if self._next in _ENDS_OF_ARGUMENTS:
+                arguments.append(("value", None))
+            else:
+                arguments.append(self._binary(0))
         return arguments
 
 
@@ -152,15 +163,21 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
     """Yield the sheets and areas to which a formula refers."""
-    return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
+    for part in parts_of(node):
+        if part[0] == "reference":
+            _, sheet, area = part
+            yield sheet, area
 
 
 def retitle(formula: str, old: str, new: str) -> str:
     """Replace the old sheet title in the references of a formula."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
-        title, rest = split_sheet(text) if kind == "reference" else (None, text)
-        if title is not None:
-            title = quote_title(new if title.lower() == old.lower() else title)
-        parts.append(rest if title is None else f"{title}!{rest}")
+        title, rest = split_sheet(text)
+        if kind != "reference" or title is None:
+            parts.append(text)
+            continue
+        if title.lower() == old.lower():
+            title = new
+        parts.append(f"{quote_title(title)}!{rest}")
     return "".join(parts)

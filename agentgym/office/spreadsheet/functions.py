@@ -7,6 +7,7 @@ or a `Grid`.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import math
 import operator
 import re
@@ -85,7 +86,9 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
         return VALUE  # wrong number or type of arguments
-    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, complex):
+        return NUMBER
+    if isinstance(value, float) and not math.isfinite(value):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return VALUE
@@ -130,7 +133,7 @@ def _numbers(arguments: Sequence[Any]) -> list[float]:
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
-            values += [float(v) for v in map(single, argument.cells.values()) if _is_number(v)]
+            values += map(float, filter(_is_number, map(single, argument.cells.values())))
         else:
             values.append(_number(argument))
     return values
@@ -150,7 +153,9 @@ def operate(sign: str, *operands: Any) -> Any:
         return _COMPARISONS[sign](_ordering(left, right), _ordering(right, left))
     result = _arithmetic(sign, *map(_number, values))
     dates = sum(isinstance(value, SerialDate) for value in values)
-    return SerialDate(result) if dates == 1 and sign in "+-" else result
+    if dates == 1 and sign in "+-":
+        return SerialDate(result)
+    return result
 
 
 def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
@@ -172,7 +177,9 @@ def _ordering(value: Any, other: Any) -> tuple[int, Any]:
         value = type(other)() if isinstance(other, (str, bool)) else 0
     if isinstance(value, bool):
         return 2, value
-    return (1, value.lower()) if isinstance(value, str) else (0, float(value))
+    if isinstance(value, str):
+        return 1, value.lower()
+    return 0, float(value)
 
 
 def _condition(criterion: Any) -> Callable[[Any], bool]:
@@ -199,56 +206,66 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    first = pairs[0]
+    height, width = pairs[0].height, pairs[0].width
+    filled: set[tuple[int, int]] = set()
     tests = []
     for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True):
-        if (grid.height, grid.width) != (first.height, first.width):
+        if (grid.height, grid.width) != (height, width):
             raise FormulaError(VALUE)
         tests.append((grid.cells, _condition(criterion)))
+        filled.update(grid.cells)
     # Empty cells are compared only if they can match.
-    places = sorted({spot for cells, _ in tests for spot in cells})
+    places = sorted(filled)
     if all(test(None) for _, test in tests):
-        if first.height * first.width > _MAX_AREA:
+        if height * width > _MAX_AREA:
             raise FormulaError(VALUE)
-        places = [(row, column) for row in range(first.height) for column in range(first.width)]
-    return [spot for spot in places if all(test(cells.get(spot)) for cells, test in tests)]
+        places = list(itertools.product(range(height), range(width)))
+    matching = []
+    for spot in places:
+        if all(test(cells.get(spot)) for cells, test in tests):
+            matching.append(spot)
+    return matching
 
 
 def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
-    cells = summed.cells
-    return _numbers([Grid(1, 1, {spot: cells[spot] for spot in _matching(pairs) if spot in cells})])
+    spots = filter(summed.cells.__contains__, _matching(pairs))
+    chosen = Grid(1, 1, {spot: summed.cells[spot] for spot in spots})
+    return _numbers([chosen])
 
 
 def _key(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else (type(value) is bool, value)
+    if isinstance(value, str):
+        return value.lower()
+    return isinstance(value, bool), value
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
     """Return the index of `target`; with `near`, of the last sorted value not above `target`."""
     target = single(target)
     if not near:
-        keys = [None if value is None else _key(value) for value in line]
-        if _key(target) not in keys:
-            raise FormulaError(NOT_AVAILABLE)
-        return keys.index(_key(target))
+        for k, value in enumerate(line):
+            if value is not None and _key(value) == _key(target):
+                return k
+        raise FormulaError(NOT_AVAILABLE)
     key = _ordering(target, target)
-    places = []
+    last = None
     for k, value in enumerate(line):
         own = _ordering(value, target)
         if value is not None and own[0] == key[0]:
             if own > key:
                 break
-            places.append(k)
-    if not places:
+            last = k
+    if last is None:
         raise FormulaError(NOT_AVAILABLE)
-    return places[-1]
+    return last
 
 
 def _lookup(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
     at = int(_number(index)) - 1
     if at < 0 or at >= grid.width:
         raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-    return grid.cells.get((_place(target, grid.line(down=True), _truth(near)), at))
+    row = _place(target, grid.line(down=True), _truth(near))
+    return grid.cells.get((row, at))
 
 
 def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:

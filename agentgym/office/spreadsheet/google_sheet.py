@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
-from agentgym.office.spreadsheet.spreadsheets import (
-    GRID,
-    SCHEMA,
-    Spreadsheets,
-)
+from agentgym.office.spreadsheet.spreadsheets import GRID, SCHEMA, Cells, Spreadsheets, Values
 from agentgym.text.tools import ToolError, tool
 
 
@@ -22,9 +18,9 @@ from agentgym.text.tools import ToolError, tool
 class GoogleSheet(Server):
     """A Google Sheets account."""
 
-    name: ClassVar[str] = "google_sheet"
-    schema: ClassVar[str] = SCHEMA
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "google_sheet"
+    schema = SCHEMA
+    tool_order = tuple(
         """
         get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns
         list_sheets copy_sheet rename_sheet get_multiple_sheet_data
@@ -41,13 +37,16 @@ class GoogleSheet(Server):
         """Create a spreadsheet from Python values; strings are not parsed."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
-            lines = [
-                {k: from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")}
-                for row in rows
-            ]
-            width = max([GRID[1], *(max(line, default=0) for line in lines)])
-            sheet = self._books.add_sheet(spreadsheet, name, max(GRID[0], len(lines)), width)
-            self._books.put(sheet, dict(enumerate(lines, 1)))
+            height, width = GRID
+            lines: Cells = {}
+            for number, row in enumerate(rows, 1):
+                cells = lines[number] = {}
+                for column, value in enumerate(row, 1):
+                    if value not in (None, ""):
+                        cells[column] = from_python(value)
+                        width = max(width, column)
+            sheet = self._books.add_sheet(spreadsheet, name, max(height, len(lines)), width)
+            self._books.put(sheet, lines)
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
@@ -61,17 +60,14 @@ class GoogleSheet(Server):
         """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
-    def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
+    def values(self, spreadsheet: str, sheet: str | None = None) -> Values:
         """Return the values of a sheet (default: the first) without trailing empty rows and cells.
 
         Formulas are computed. Empty cells are None, and typed dates are strings.
         """
-        sheet_row = (
-            self._books.sheet(spreadsheet, sheet)
-            if sheet is not None
-            else self._books.sheets(spreadsheet)[0]
-        )
-        return self._books.exact_values(sheet_row)
+        if sheet is None:
+            return self._books.exact_values(self._books.sheets(spreadsheet)[0])
+        return self._books.exact_values(self._books.sheet(spreadsheet, sheet))
 
     def sheet_titles(self, spreadsheet: str) -> list[str]:
         """Return a spreadsheet's sheet titles, in order."""
@@ -200,7 +196,7 @@ class GoogleSheet(Server):
         Args:
             spreadsheet_id: Id of the spreadsheet.
         """
-        return [row["title"] for row in self._books.sheets(spreadsheet_id)]
+        return self.sheet_titles(spreadsheet_id)
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from agentgym.office.context import iso
 from agentgym.office.server import Server
+from agentgym.office.server_state import ServerState
 from agentgym.office.spreadsheet.cell_values import (
     SerialDate,
+    is_formula,
     parse_input,
     text_of,
     trim,
@@ -35,6 +37,12 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 
+Cells: TypeAlias = dict[int, dict[int, Any]]
+"""Cells by row and column."""
+Values: TypeAlias = list[list[Any]]
+"""Rows of values."""
+
+
 class SheetCell(NamedTuple):
     """The content of a non-empty cell, and a formula's result."""
 
@@ -44,41 +52,31 @@ class SheetCell(NamedTuple):
     @property
     def typed(self) -> Any:
         if isinstance(self.content, dict):
-            return self.content["f" if "f" in self.content else "s"]
+            return self.content.get("f", self.content.get("s"))
         return self.content
 
     @property
     def shown(self) -> Any:
         """The value in tool results: entries as typed, formulas computed, dates as strings."""
-        if not isinstance(self.content, dict) or "f" not in self.content:
+        if not is_formula(self.content):
             return self.typed
-        return (
-            text_of(self.result) if isinstance(self.result, SerialDate) else validate(self.result)
-        )
+        if isinstance(self.result, SerialDate):
+            return text_of(self.result)
+        return validate(self.result)
 
     @property
     def exact(self) -> Any:
         """Like `shown`, but typed numbers and booleans are parsed."""
-        is_number = isinstance(self.content, dict) and "v" in self.content
-        return self.content["v"] if is_number and not self.content.get("k") else self.shown
+        if not isinstance(self.content, dict) or "v" not in self.content or self.content.get("k"):
+            return self.shown
+        return self.content["v"]
 
 
-def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read; raise if there are too many."""
-    count = before + sum(map(len, rows))
-    if count > MAX_READ:
-        raise ToolError(
-            f"limit exceeded: a call can read at most {MAX_READ} cells, got {count}; use a "
-            "smaller range"
-        )
-    return count
-
-
-class Spreadsheets:
+class Spreadsheets(ServerState):
     """The spreadsheets of an account; each row is stored as JSON."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        super().__init__(server)
         self._computed: tuple[Store | None, int, dict[str, Results]] = (None, 0, {})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,15 +86,14 @@ class Spreadsheets:
         """Create a spreadsheet without sheets and return its id."""
         if not title.strip() or len(title) > 255:
             raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
-        context = self._server.context
-        new_id, now = str(UUID(context.new_id("spreadsheet", 32))), iso(context.clock.tick())
-        self._server.store.insert("spreadsheets", id=new_id, title=title, created=now, modified=now)
+        new_id, now = str(UUID(self.context.new_id("spreadsheet", 32))), self.tick()
+        self.store.insert("spreadsheets", id=new_id, title=title, created=now, modified=now)
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
         """Return the sheets of a spreadsheet, in order."""
-        self._server.store.get("spreadsheets", spreadsheet)
-        return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
+        self.store.get("spreadsheets", spreadsheet)
+        return self.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
         """Return the sheet with a given title."""
@@ -109,9 +106,8 @@ class Spreadsheets:
         return sheet
 
     def _sheet_or_none(self, spreadsheet: str, title: str) -> Row | None:
-        return self._server.store.row(
-            "SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?", spreadsheet, title
-        )
+        sql = "SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?"
+        return self.store.row(sql, spreadsheet, title)
 
     def check_title(self, spreadsheet: str, title: str) -> None:
         """Raise if a sheet title is invalid or already used."""
@@ -124,8 +120,7 @@ class Spreadsheets:
         """Create an empty sheet."""
         self.check_title(spreadsheet, title)
         self._check_size(spreadsheet, rows * columns)
-        store = self._server.store
-        number = len(store.find("sheets", spreadsheet=spreadsheet))
+        number = len(self.store.find("sheets", spreadsheet=spreadsheet))
         if number >= MAX_SHEETS:
             raise ToolError(f"limit exceeded: a spreadsheet may have at most {MAX_SHEETS} sheets")
         sheet = {
@@ -135,47 +130,44 @@ class Spreadsheets:
             "row_count": rows,
             "column_count": columns,
         }
-        return store.get("sheets", store.insert("sheets", **sheet))
+        return self.store.get("sheets", self.store.insert("sheets", **sheet))
 
     def _check_size(self, spreadsheet: str, more: int) -> None:
         sql = "SELECT total(row_count * column_count) FROM sheets WHERE spreadsheet = ?"
-        if self._server.store.value(sql, spreadsheet) + more > MAX_CELLS:
+        if self.store.value(sql, spreadsheet) + more > MAX_CELLS:
             raise ToolError(f"limit exceeded: a spreadsheet may have at most {MAX_CELLS} cells")
 
     def touch(self, spreadsheet: str) -> None:
         """Set the modification time of a spreadsheet to now."""
-        self._server.store.update(
-            "spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick())
-        )
+        self.store.update("spreadsheets", spreadsheet, modified=self.tick())
 
-    def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
+    def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> Cells:
         """Return the non-empty cells by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
-        rows = self._server.store.tuples(sql, sheet["id"], first, last)
-        lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
-        return {
-            row: {int(column): cell for column, cell in cells.items()}
-            for (row, _), cells in zip(rows, lines, strict=True)
-        }
+        rows = self.store.tuples(sql, sheet["id"], first, last)
+        joined = ",".join(cells for _, cells in rows)
+        decoded = json.loads(f"[{joined}]")
+        lines: Cells = {}
+        for (row, _), cells in zip(rows, decoded, strict=True):
+            lines[row] = {int(column): cell for column, cell in cells.items()}
+        return lines
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
         """Replace the given rows; a row without cells is deleted."""
-        store, sheet_id = self._server.store, sheet["id"]
-        if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
+        sheet_id = sheet["id"]
+        if self.store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
             for row in lines:
-                store.delete("lines", sheet=sheet_id, row=row)
-        store.insert_all(
-            "lines",
-            (
-                {"sheet": sheet_id, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
-                for row, cells in lines.items()
-                if cells
-            ),
-        )
+                self.store.delete("lines", sheet=sheet_id, row=row)
+        records = []
+        for row, cells in lines.items():
+            if cells:  # empty rows are not stored
+                content = _to_json(dict(sorted(cells.items())))
+                records.append({"sheet": sheet_id, "row": row, "cells": content})
+        self.store.insert_all("lines", records)
 
     def area(self, sheet: Row, text: str | None) -> Area:
         """Return the area of a reference or, without a reference, of the whole sheet."""
-        title, rest = split_sheet(text) if text else (None, "")
+        title, rest = split_sheet(text or "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
                 f"invalid argument: the range {echo(text)} must refer to the sheet "
@@ -183,7 +175,8 @@ class Spreadsheets:
             )
         area = parse_area(rest) if rest else Area(1, 1, None, None)
         rows, columns = sheet["row_count"], sheet["column_count"]
-        if max(area.top, area.bottom or 0) > rows or max(area.left, area.right or 0) > columns:
+        bottom, right = area.bottom or area.top, area.right or area.left
+        if bottom > rows or right > columns:
             raise ToolError(
                 f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} "
                 "columns"
@@ -194,41 +187,50 @@ class Spreadsheets:
         """Return a reference that includes the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
-    def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
-        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
-        filled: dict[int, dict[int, SheetCell]] = {}
-        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            for column, cell in cells.items():
+    def _cells(
+        self, sheet: Row, area: Area, view: Callable[[SheetCell], Any], empty: Any
+    ) -> Values:
+        """Return a view of each cell, without trailing empty rows and cells."""
+        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})  # formulas
+        filled: Cells = {}
+        lines = self.lines(sheet, area.top, area.bottom or 0)
+        for row, cells in lines.items():
+            for column, content in cells.items():
                 if area.left <= column <= (area.right or 0):
-                    filled.setdefault(row, {})[column] = SheetCell(cell, results.get((row, column)))
-        columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
-        return [
-            [filled[row].get(column) for column in columns[row]] if row in filled else []
-            for row in range(area.top, max(filled, default=area.top - 1) + 1)
-        ]
+                    cell = SheetCell(content, results.get((row, column)))
+                    filled.setdefault(row, {})[column] = view(cell)
+        rows = []
+        for row in range(area.top, max(filled, default=area.top - 1) + 1):
+            cells = filled.get(row, {})
+            columns = range(area.left, max(cells, default=area.left - 1) + 1)
+            rows.append([cells.get(column, empty) for column in columns])
+        return rows
 
-    def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return the cells of an area, without trailing empty rows and cells."""
-        cells = self._cells(sheet, self.area(sheet, text))
-        count_cells(cells)
-        return cells
+    def _read(self, sheet: Row, text: str | None, view: Callable[[SheetCell], Any]) -> Values:
+        rows = self._cells(sheet, self.area(sheet, text), view, "")
+        count = sum(map(len, rows))
+        if count > MAX_READ:
+            raise ToolError(
+                f"limit exceeded: a call can read at most {MAX_READ} cells, got {count}; use a "
+                "smaller range"
+            )
+        return rows
 
-    def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
+    def values(self, sheet: Row, text: str | None) -> Values:
         """Return the displayed values of an area, with formulas computed."""
-        return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        return self._read(sheet, text, attrgetter("shown"))
 
-    def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
+    def entries(self, sheet: Row, text: str | None) -> Values:
         """Return the contents of an area as typed, with formulas as strings."""
-        rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        rows = self._read(sheet, text, attrgetter("typed"))
         return trim([trim(row, "") for row in rows], [])
 
-    def exact_values(self, sheet: Row) -> list[list[Any]]:
+    def exact_values(self, sheet: Row) -> Values:
         """Return the `SheetCell.exact` values of a sheet, without a size limit."""
-        rows = self._cells(sheet, self.area(sheet, None))
-        return [[cell.exact if cell else None for cell in row] for row in rows]
+        return self._cells(sheet, self.area(sheet, None), attrgetter("exact"), None)
 
     def _results(self, spreadsheet: str) -> Results:
-        store = self._server.store
+        store = self.store
         if self._computed[:2] != (store, store.changes):
             self._computed = (store, store.changes, {})
         results = self._computed[2]
@@ -237,7 +239,6 @@ class Spreadsheets:
         return results[spreadsheet]
 
     def _compute(self, spreadsheet: str) -> Results:
-        store = self._server.store
         sheets = {row["title"].lower(): row for row in self.sheets(spreadsheet)}
         with_formulas = [key for key, row in sheets.items() if self._formula_rows(row)]
         if not with_formulas:
@@ -249,7 +250,7 @@ class Spreadsheets:
                 return None
             return SheetCells(self.lines(row), row["row_count"], row["column_count"])
 
-        changed = store.get("spreadsheets", spreadsheet)["modified"]
+        changed = self.store.get("spreadsheets", spreadsheet)["modified"]
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
@@ -259,30 +260,32 @@ class Spreadsheets:
         """
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
-        room = (
-            Area(area.top, area.left, sheet["row_count"], sheet["column_count"])
-            if (area.height, area.width) == (1, 1)
-            else area
-        )
+        room = area
+        if (area.height, area.width) == (1, 1):
+            room = Area(area.top, area.left, sheet["row_count"], sheet["column_count"])
         if height > room.height or width > room.width:
             raise ToolError(
                 f"invalid argument: {height} rows of {width} cells do not fit into "
                 f"{self.range_name(sheet, text)}; use add_rows or add_columns first"
             )
         lines = self.lines(sheet, area.top, area.top + height - 1)
+        count = 0
         for row, values in enumerate(data, area.top):
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
+                if value is None:  # retains the cell
+                    continue
+                count += 1
                 cell = parse_input(value)
-                if isinstance(cell, dict) and "f" in cell:
+                if is_formula(cell):
                     check_supported(cell["f"])
-                if cell is not None:
-                    cells[column] = cell
-                elif value is not None:
+                if cell is None:
                     cells.pop(column, None)
+                else:
+                    cells[column] = cell
         self.put(sheet, lines)
         self.touch(sheet["spreadsheet"])
-        return sum(value is not None for values in data for value in values)
+        return count
 
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
@@ -291,7 +294,8 @@ class Spreadsheets:
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
-        start = size if start is None else start
+        if start is None:
+            start = size
         if count < 1 or not 0 <= start <= size:
             raise ToolError(
                 f"invalid argument: count must be at least 1 and start between 0 and {size}, got "
@@ -305,22 +309,23 @@ class Spreadsheets:
         if axis == "column" and columns + count > MAX_COLUMNS:
             raise ToolError(f"limit exceeded: a sheet may have at most {MAX_COLUMNS} columns")
         self._check_size(spreadsheet, count * other)
-        self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
+        self.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
         self.touch(spreadsheet)
 
     def _formula_rows(self, sheet: Row) -> list[int]:
+        # Strings cannot contain this text, because JSON escapes their quotation marks.
         sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
-        return [row for (row,) in self._server.store.tuples(sql, sheet["id"])]
+        return [row for (row,) in self.store.tuples(sql, sheet["id"])]
 
     def retitle(self, sheet: Row, title: str) -> None:
         """Rename a sheet and update the formulas that refer to it."""
-        self._server.store.update("sheets", sheet["id"], title=title)
+        self.store.update("sheets", sheet["id"], title=title)
         for each in self.sheets(sheet["spreadsheet"]):
-            changed: dict[int, dict[int, Any]] = {}
+            changed: Cells = {}
             for row in self._formula_rows(each):
                 changed |= self.lines(each, row, row)
             for cells in changed.values():
                 for cell in cells.values():
-                    if isinstance(cell, dict) and "f" in cell:
+                    if is_formula(cell):
                         cell["f"] = retitle(cell["f"], sheet["title"], title)
             self.put(each, changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,14 +87,12 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the declared size is untrusted
-            rows = sheet.iter_rows(values_only=True)
-            sheets[sheet.title] = trim(
-                [trim([_whole(value) for value in row], None) for row in rows], []
-            )
+            rows = []
+            for row in sheet.iter_rows(values_only=True):
+                rows.append(trim(list(map(_whole, row)), None))
+            sheets[sheet.title] = trim(rows, [])
     except failures() as error:
-        raise ToolError(
-            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
-        ) from None
+        raise _unreadable(error) from None
     return sheets
 
 
@@ -103,9 +102,12 @@ def open_workbook(data: bytes) -> Any:
     try:
         return library().load_workbook(io.BytesIO(data))
     except failures() as error:
-        raise ToolError(
-            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
-        ) from None
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ToolError:
+    kind = type(error).__name__
+    return ToolError(f"invalid argument: the file is not a readable workbook ({kind})")
 
 
 @functools.lru_cache(maxsize=4)  # cached, because the same workbook is checked after each call
@@ -116,11 +118,13 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
     """
     names = []
     for sheet in open_workbook(data).worksheets:
-        names += [sheet.title] if sheet.sheet_state != "visible" else []
+        if sheet.sheet_state != "visible":
+            names.append(sheet.title)
         for lines in (sheet.row_dimensions, sheet.column_dimensions):
             names += [f"{sheet.title}!{key}" for key, line in lines.items() if line.hidden]
-        cells = (cell for row in sheet.iter_rows() for cell in row)
-        names += [f"{sheet.title}!{cell.coordinate}" for cell in cells if cell.data_type == "f"]
+        for cell in itertools.chain.from_iterable(sheet.iter_rows()):
+            if cell.data_type == "f":
+                names.append(f"{sheet.title}!{cell.coordinate}")
     return tuple(names)
 
 
@@ -165,9 +169,7 @@ def check_workbook(data: bytes) -> None:
                 with archive.open(part) as stream:
                     look.through(stream)
     except (*UNREADABLE, RuntimeError) as error:
-        raise ToolError(
-            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
-        ) from None
+        raise _unreadable(error) from None
 
 
 class _Look:
@@ -248,25 +250,19 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    ends = [part.replace("$", "") for part in reference.split(":")]
-    spots = [
-        (
-            column_number(end.rstrip("0123456789")),
-            int(end[len(end.rstrip("0123456789")) :] or MAX_ROWS),
-        )
-        for end in ends
-        if end
-    ]
-    return (
-        (abs(spots[0][0] - spots[-1][0]) + 1) * (abs(spots[0][1] - spots[-1][1]) + 1)
-        if spots
-        else 0
-    )
+    spots = []
+    for end in reference.replace("$", "").split(":"):
+        if end:
+            letters = end.rstrip("0123456789")
+            row = int(end[len(letters) :] or MAX_ROWS)
+            spots.append((column_number(letters), row))
+    if not spots:
+        return 0
+    (left, top), (right, bottom) = spots[0], spots[-1]
+    return (abs(left - right) + 1) * (abs(top - bottom) + 1)
 
 
 def _whole(value: Any) -> Any:
-    return (
-        int(value)
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-        else value
-    )
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value

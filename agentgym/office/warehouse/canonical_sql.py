@@ -21,10 +21,13 @@ _LONGEST = 100_000
 def canonical_query(query: str, dialect: str) -> str:
     """Normalise the letter case and keywords of a script; return an invalid script unchanged."""
     try:
-        statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
-        for comment in (each for each in statements if isinstance(each, exp.Comment)):
-            comment.set("kind", str(comment.args["kind"]).upper())  # SQLGlot keeps `kind` as typed
-        return ";".join(each.sql(dialect) for each in statements) or query
+        parts = []
+        for tree in _parse(query, dialect):
+            statement = normalize_identifiers(tree, dialect)
+            if isinstance(statement, exp.Comment):  # SQLGlot keeps `kind` as typed
+                statement.set("kind", str(statement.args["kind"]).upper())
+            parts.append(statement.sql(dialect))
+        return ";".join(parts) or query
     except (SqlglotError, RecursionError):  # nested too deeply, or not expressible in the dialect
         return query
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -152,14 +153,11 @@ class DuckDBSession:
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self.process, self._number = _process(), next(_numbers)
         self.close = weakref.finalize(self, self.process.closed.append, self._number)
-        macros = [f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]]
-        hidden = [
-            f"CREATE MACRO {hidden}() AS "
-            f"CAST(error('there is no column or function {name}') AS VARCHAR)"
-            for hidden, name in HIDDEN.items()
-        ]
-        opening = [*_OPENING, *macros, *hidden, "SET lock_configuration = true"]
-        self.request("open", _CONFIG, opening)
+        opening = [*_OPENING, *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])]
+        for macro, name in HIDDEN.items():
+            error = f"CAST(error('there is no column or function {name}') AS VARCHAR)"
+            opening.append(f"CREATE MACRO {macro}() AS {error}")
+        self.request("open", _CONFIG, [*opening, "SET lock_configuration = true"])
 
     @property
     def usable(self) -> bool:
@@ -179,14 +177,13 @@ class DuckDBSession:
             return value
         if kind == "killed":
             raise HostLimitError(f"limit exceeded: {_KILLED}")
-        raise ToolError(
-            {
-                "time": f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less",
-                "memory": f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less",
-                "full": f"limit exceeded: {value}",
-                "broken": _BROKEN,
-            }.get(kind, f"invalid argument: {_explain(value)}")
-        )
+        problems = {
+            "time": f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less",
+            "memory": f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less",
+            "full": f"limit exceeded: {value}",
+            "broken": _BROKEN,
+        }
+        raise ToolError(problems.get(kind) or f"invalid argument: {_explain(value)}")
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
@@ -195,10 +192,8 @@ def sql_hint() -> contextlib.AbstractContextManager[None]:
 
 
 def _explain(text: str) -> str:
-    text = (
-        text.split("\n\n", maxsplit=1)[0]
-        .split("\nLINE ", maxsplit=1)[0]
-        .split("\nDid you mean", maxsplit=1)[0]
-    )
+    text = re.split(r"\n\n|\nLINE |\nDid you mean", text, maxsplit=1)[0]
     kind, colon, rest = text.partition(": ")
-    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
+    if colon and kind.endswith("Error"):
+        text = rest
+    return text.replace("lib.", "").strip()[:600]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import comment_in, only_comment
-from agentgym.office.warehouse.tables import Table, TableName, declare, path, quote
+from agentgym.office.warehouse.tables import Column, Table, TableName, declare, path, quote
 from agentgym.office.warehouse.values import ConversionResult
 from agentgym.text.tools import ToolError
 
@@ -18,8 +19,11 @@ def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
     kind = str(tree.kind).upper()
     if kind != "TABLE":
         raise ToolError(f"not supported: CREATE {kind}; use CREATE TABLE")
-    signature = tree.this if isinstance(tree.this, exp.Schema) else None
-    name = warehouse.resolve_table(signature.this if signature else tree.this)
+    table: Any = tree.this
+    items: list[exp.Expression] = []
+    if isinstance(table, exp.Schema):
+        table, items = table.this, table.expressions
+    name = warehouse.resolve_table(table)
     warehouse.check_schema(name[0])
     if name in warehouse.engine.tables and not tree.args.get("replace"):
         if tree.args.get("exists"):
@@ -29,13 +33,11 @@ def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
                 message=f"{'.'.join(name)} already exists, statement succeeded.",
             )
         raise ToolError(f"conflict: {'.'.join(name)} already exists")
-    items = signature.expressions if signature else []
     keys = _primary_keys(items)
-    columns = [
-        warehouse.column_definition(item, keys)
-        for item in items
-        if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))
-    ]
+    columns = []
+    for item in items:
+        if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column)):
+            columns.append(warehouse.column_definition(item, keys))
     text = comment_in(tree.args.get("properties"))
     created = Table(tuple(columns), comment=text, created=warehouse.now.isoformat())
     _create_table(warehouse, tree, name, created)
@@ -47,22 +49,16 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, creat
     head = f"CREATE OR REPLACE TABLE {path(name)}"
     tables: list[TableName] = []
     if tree.expression:
-        tree.set("this", exp.to_identifier("x"))
+        tree.set("this", exp.to_identifier("x"))  # the new table is not among the tables to read
         tables = warehouse.prepare(tree)
         query = warehouse.to_duckdb(tree.expression)
         if columns:
-            labels = ", ".join(quote(column.name) for column in columns)
-            parts = ", ".join(
-                f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}"
-                for column in columns
-            )
-            query = f"SELECT {parts} FROM ({query}) AS _({labels})"
+            query = _cast_columns(query, columns)
         statements.append(f"{head} AS {query}")
-        statements += [
-            f"ALTER TABLE {path(name)} ALTER {quote(c.name)} SET NOT NULL"
-            for c in columns
-            if not c.nullable
-        ]
+        for column in columns:
+            if not column.nullable:
+                label = quote(column.name)
+                statements.append(f"ALTER TABLE {path(name)} ALTER {label} SET NOT NULL")
     elif columns:
         statements.append(f"{head} ({', '.join(map(declare, columns))})")
     else:
@@ -70,13 +66,21 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, creat
     warehouse.engine.write(statements, tables, warehouse.now, name, created)
 
 
+def _cast_columns(query: str, columns: Sequence[Column]) -> str:
+    labels, parts = [], []
+    for column in columns:
+        label = quote(column.name)
+        labels.append(label)
+        parts.append(f"CAST({label} AS {column.type}) AS {label}")
+    return f"SELECT {', '.join(parts)} FROM ({query}) AS _({', '.join(labels)})"
+
+
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
-    return {
-        part.name.lower()
-        for item in items
-        for key in item.find_all(exp.PrimaryKey)
-        for part in key.expressions
-    }
+    keys: set[str] = set()
+    for item in items:
+        for key in item.find_all(exp.PrimaryKey):
+            keys.update(part.name.lower() for part in key.expressions)
+    return keys
 
 
 def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
@@ -100,14 +104,14 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
         raise ToolError(
             f"invalid argument: COMMENT ON {kind} is not supported; use TABLE or COLUMN"
         )
-    column = tree.this.name if kind == "COLUMN" else ""
-    parts = tree.this.args
-    table = (
-        exp.Table(this=parts.get("table"), db=parts.get("db"), catalog=parts.get("catalog"))
-        if column
-        else tree.this
-    )
-    if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
+    table: Any = tree.this
+    column = ""
+    if kind == "COLUMN":
+        column = table.name
+    if column:
+        parts = table.args
+        table = exp.Table(this=parts.get("table"), db=parts.get("db"), catalog=parts.get("catalog"))
+    if warehouse.is_skipped(tree, table):
         return ConversionResult("COMMENT")
     name = warehouse.find_table(table)
     warehouse.set_comment(name, column, tree.expression.name)
@@ -119,10 +123,7 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
     kind = str(tree.args["kind"]).upper()
     if kind != "TABLE":
         raise ToolError(f"invalid argument: ALTER {kind} is not supported; use ALTER TABLE")
-    if (
-        tree.args.get("exists")
-        and warehouse.resolve_table(tree.this) not in warehouse.engine.tables
-    ):
+    if warehouse.is_skipped(tree, tree.this):
         return ConversionResult("ALTER_TABLE")
     name = warehouse.find_table(tree.this)
     for action in tree.args["actions"]:

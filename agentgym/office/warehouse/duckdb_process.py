@@ -35,7 +35,11 @@ class _Session:
         import duckdb  # noqa: PLC0415 - found on the path that `main` sets
 
         self._live = duckdb.connect(":memory:", config=config)
-        self.execute([(statement, ()) for statement in statements])
+        self._run(statements)
+
+    def _run(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self._live.execute(statement)
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
         for statement, values in statements:
@@ -49,7 +53,7 @@ class _Session:
         Returns column names, column types, up to `limit` + 1 records, the total number of records,
         and whether records were omitted because of `most_characters`.
         """
-        self.execute([(statement, ()) for statement in opening])
+        self._run(opening)
         cursor = self._live.execute(sql)
         names = [item[0] for item in cursor.description]
         types = [str(item[1]) for item in cursor.description]
@@ -59,12 +63,11 @@ class _Session:
             )
         if any("WITH TIME ZONE" in kind for kind in types):
             # DuckDB needs another library to return times with a time zone.
-            parts = ", ".join(
-                f"CAST({_quote(name)} AS "
-                f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
-                for name, kind in zip(names, types, strict=True)
-            )
-            cursor = self._live.execute(f"SELECT {parts} FROM ({sql})")
+            parts = []
+            for name, kind in zip(names, types, strict=True):
+                plain = kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP")
+                parts.append(f"CAST({_quote(name)} AS {plain}) AS {_quote(name)}")
+            cursor = self._live.execute(f"SELECT {', '.join(parts)} FROM ({sql})")
         records: list[Any] = []
         characters, too_long = 0, False
         while len(records) <= limit and not too_long:
@@ -89,11 +92,9 @@ class _Session:
         Returns the last statement's records, the table's columns, a JSON array of strings per
         column, and the number of records.
         """
-        self.execute([(statement, ()) for statement in opening])
-        self._live.execute("BEGIN")
+        self._run([*opening, "BEGIN"])
         try:
-            for statement in statements:
-                self._live.execute(statement)
+            self._run(statements)
             answer = self._live.fetchall()
             columns, data, rows = self._dump(*target)
             characters = sum(map(len, data))
@@ -156,7 +157,8 @@ def _answer(
         return "broken", ""  # all later statements in this process would fail
     except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
         text = str(error)
-        return ("memory" if "bad_alloc" in text else "refused"), text
+        kind = "memory" if "bad_alloc" in text else "refused"
+        return kind, text
 
 
 def _limit_memory() -> None:

@@ -57,7 +57,8 @@ class SQLEngine:
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         data = tuple(pack_columns(rows, len(columns)))
-        self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
+        now = created.isoformat()
+        self.tables[name] = Table(tuple(columns), data, len(rows), created=now)
 
     def table(self, name: TableName) -> Table:
         """Return a table."""
@@ -77,7 +78,8 @@ class SQLEngine:
         )
         columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
-        return Rows(names, list(map(list, zip(*plain_columns, strict=True))), total, too_long)
+        plain_records = list(map(list, zip(*plain_columns, strict=True)))
+        return Rows(names, plain_records, total, too_long)
 
     def write(
         self,
@@ -94,15 +96,17 @@ class SQLEngine:
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0
+        others = sum(map(_size, self.tables.values())) - own
         # Tables may always shrink, even if a task filled the office to the limit.
-        room = max(own, MAX_CHARACTERS + own - sum(map(_size, self.tables.values())))
+        room = max(own, MAX_CHARACTERS - others)
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(target[0])}", *_opening(now)]
         answer, columns, data, rows = self._request(
             tables, "write", opening, statements, target, room
         )
-        table = self.tables[target] if created is None else created
-        if created is not None:
-            table = replace(table, columns=_columns(columns, table.columns))
+        if created is None:
+            table = self.tables[target]
+        else:
+            table = replace(created, columns=_columns(columns, created.columns))
         self.tables[target] = replace(table, data=tuple(data), rows=rows)
         self._loaded[target] = self.tables[target].data
         return list(answer)
@@ -111,11 +115,12 @@ class SQLEngine:
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         """Add a table that is not in the catalogue, such as an information schema view."""
-        declared = [
-            Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
-            for k, column in enumerate(columns)
-        ]
-        self._views[name] = Table(tuple(declared), tuple(pack_columns(rows, len(columns))))
+        declared = []
+        for k, column in enumerate(columns):
+            is_number = rows and isinstance(rows[0][k], int)
+            declared.append(Column(column, "BIGINT" if is_number else "VARCHAR"))
+        data = pack_columns(rows, len(columns))
+        self._views[name] = Table(tuple(declared), tuple(data))
 
     def close(self) -> None:
         """Close the DuckDB session; the tables remain."""
@@ -183,16 +188,12 @@ def _size(table: Table) -> int:
 
 def _columns(found: Sequence[Sequence[Any]], known: Sequence[Column]) -> tuple[Column, ...]:
     old = {column.name.lower(): column for column in known}
-    return tuple(
-        replace(
-            old.get(label.lower(), Column(label, kind)),
-            name=label,
-            type=kind,
-            nullable=nullable,
-            default=None if default == "NULL" else default,
-        )
-        for label, kind, nullable, default in found
-    )
+    columns = []
+    for label, kind, nullable, default in found:
+        column = replace(old.get(label.lower(), Column(label, kind)), name=label, type=kind)
+        value = None if default == "NULL" else default
+        columns.append(replace(column, nullable=nullable, default=value))
+    return tuple(columns)
 
 
 def _opening(now: datetime) -> list[str]:

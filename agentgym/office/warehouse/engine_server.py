@@ -18,7 +18,7 @@ class EngineServer(Server):
     """A server that stores tables in an SQL engine."""
 
     dialect: ClassVar[str]
-    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
+    episode_state = (*Server.episode_state, "engine")
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)

@@ -6,8 +6,10 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.office.warehouse.tables import Column, Schema, TableName
@@ -24,9 +26,9 @@ MAX_ROWS = 10_000  # maximum records per result
 class Snowflake(EngineServer):
     """A Snowflake account, with tools for agents and methods for tasks."""
 
-    name: ClassVar[str] = "snowflake"
-    dialect: ClassVar[str] = "snowflake"
-    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
+    name = "snowflake"
+    dialect = "snowflake"
+    schema = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
 
     @tool
     def list_databases(self) -> str:
@@ -41,12 +43,11 @@ class Snowflake(EngineServer):
         Args:
             database: The database, such as `SALES`.
         """
-        named = self._known(database, "database")
-        schemas = [
-            {"SCHEMA_NAME": name.split(".", 1)[1]}
-            for name in sorted(self.engine.schemas)
-            if name.startswith(f"{named}.")
-        ]
+        prefix = f"{self._known(database, 'database')}."
+        schemas = []
+        for name in sorted(self.engine.schemas):
+            if name.startswith(prefix):
+                schemas.append({"SCHEMA_NAME": name.removeprefix(prefix)})
         return _block(schemas, database=database)
 
     @tool
@@ -59,16 +60,11 @@ class Snowflake(EngineServer):
         """
         within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
         catalog, _, place = within.partition(".")
-        tables = [
-            {
-                "TABLE_CATALOG": catalog,
-                "TABLE_SCHEMA": place,
-                "TABLE_NAME": name[1],
-                "COMMENT": table.comment or None,
-            }
-            for name, table in sorted(self.engine.tables.items())
-            if name[0] == within
-        ]
+        tables = []
+        for (found, name), table in sorted(self.engine.tables.items()):
+            if found == within:
+                row = {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name}
+                tables.append({**row, "COMMENT": table.comment or None})
         return _block(tables, database=database, schema=schema)
 
     @tool
@@ -79,14 +75,17 @@ class Snowflake(EngineServer):
         Args:
             table_name: The table, as `database.schema.table`.
         """
-        (within, name) = self._table(table_name)
-        columns = [
-            {
-                "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
-                "DATA_TYPE": snowflake_type(column.type), "COMMENT": column.comment or None,
+        within, name = self._table(table_name)
+        columns = []
+        for column in sorted(self.engine.tables[within, name].columns, key=attrgetter("name")):
+            description = {
+                "COLUMN_NAME": column.name,
+                "COLUMN_DEFAULT": column.default,
+                "IS_NULLABLE": "YES" if column.nullable else "NO",
+                "DATA_TYPE": snowflake_type(column.type),
+                "COMMENT": column.comment or None,
             }
-            for column in sorted(self.engine.tables[within, name].columns, key=lambda each: each.name)
-        ]  # fmt: skip
+            columns.append(description)
         database, _, schema = within.partition(".")
         return _block(columns, database=database, schema=schema, table=name)
 
@@ -103,7 +102,9 @@ class Snowflake(EngineServer):
         if rows is None:
             raise ToolError("invalid argument: this statement returns no rows; use write_query")
         records, note = fit(rows)
-        return _block(records, **({"note": note.strip()} if note else {}))
+        if note:
+            return _block(records, note=note.strip())
+        return _block(records)
 
     @tool
     def write_query(self, query: str) -> str:
@@ -137,9 +138,9 @@ class Snowflake(EngineServer):
                 f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}"
             )
         outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
-        effect = (
-            outcome.message or f"Table {outcome.target and outcome.target[1]} successfully created."
-        )
+        effect = outcome.message
+        if not effect:
+            effect = f"Table {outcome.target and outcome.target[1]} successfully created."
         return f"{effect} data_id: {_data_id(query)}"
 
     @tool
@@ -171,23 +172,23 @@ class Snowflake(EngineServer):
         now = self.context.clock.now()
         for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
             self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
-        definitions = [
-            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys)
-            for label, kind in columns.items()
-        ]
+        definitions = []
+        for label, kind in columns.items():
+            is_key = label in keys
+            column = Column(label, from_snowflake(kind), key=is_key, nullable=not is_key)
+            definitions.append(column)
         self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
+    def rows(self, table: str) -> list[Row]:
         """Return the records of the table `DATABASE.SCHEMA.TABLE` in insertion order."""
         return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:
         """Return the column comments of `DATABASE.SCHEMA.TABLE`."""
-        return {
-            column.name: column.comment for column in self.engine.tables[self._table(table)].columns
-        }
+        columns = self.engine.tables[self._table(table)].columns
+        return {column.name: column.comment for column in columns}
 
     def set_comment(self, table: str, column: str, text: str) -> None:
         """Set a column's comment in `DATABASE.SCHEMA.TABLE`."""
@@ -204,7 +205,7 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        for each in (name, name.upper()):
+        for each in (name, name.upper()):  # unquoted names are upper-case
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
         raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
@@ -212,25 +213,28 @@ class Snowflake(EngineServer):
     def _table(self, name: str) -> TableName:
         if len(name) > MAX_NAME_CHARS:
             raise ToolError(f"not found: there is no table {echo(name)}")
-        parts = name.split(".")
-        if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
-            return f"{parts[0]}.{parts[1]}", parts[2]
+        schema, _, table = name.rpartition(".")
+        # The exact name, which is case-sensitive, takes precedence over the parsed name.
+        if schema.count(".") == 1 and (schema, table) in self.engine.tables:
+            return schema, table
         warehouse = self._warehouse()
-        return warehouse.find_table(warehouse.parse_name(name, "table"))
+        return warehouse.find_table(warehouse.parse_name(name))
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
-    rows = [
-        "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
-        for record in records
-    ]
-    about = [f"{name}: {text}" for name, text in lines.items()]
-    body = "\n".join([*about, "data:" if rows else "data: []", *rows])
+    parts = [f"{name}: {text}" for name, text in lines.items()]
+    parts.append("data:" if records else "data: []")
+    for record in records:
+        parts.append("- ")
+        for name, value in record.items():
+            parts.append(f"  {name}: {_shown(value)}")
+    body = "\n".join(parts)
     return f"type: data\ndata_id: {_data_id(body)}\n{body}"
 
 
 def _data_id(text: str) -> str:
-    return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return str(uuid.UUID(digest[:32], version=4))
 
 
 def _shown(value: Any) -> str:

@@ -47,7 +47,8 @@ def action_of(
     kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
     if tree.find(exp.TemporaryProperty):
         kind = kind.replace(" ", " TEMPORARY ", 1)
-    if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
+    verb, _, target = kind.partition(" ")
+    if action is None or (verb in ("CREATE", "DROP") and target != "TABLE"):
         raise ToolError(
             f"not supported: {kind}; use a query, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
             "COMMENT, CREATE TABLE or DROP TABLE"
@@ -56,8 +57,11 @@ def action_of(
 
 
 def _words(command: exp.Command) -> str:
-    words = [str(command.this), *str(command.args.get("expression") or "").split()]
-    return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
+    first = str(command.this).upper()
+    rest = str(command.args.get("expression") or "").upper().split()
+    if rest and first in ("CREATE", "ALTER", "DROP"):
+        return f"{first} {rest[0]}"
+    return first
 
 
 def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionResult:
@@ -72,7 +76,7 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
-    if isinstance(tree, exp.Delete) and not tree.this:
+    if isinstance(tree, exp.Delete) and not tree.this:  # DELETE without FROM
         tree.set("this", tree.args["tables"][0])
         tree.set("tables", None)
     table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
@@ -82,23 +86,23 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     for assignment in tree.find_all(exp.EQ):
         if isinstance(assignment.parent, exp.Update) and isinstance(assignment.this, exp.Column):
             assignment.this.set("table", None)
-    start = [f"DELETE FROM {path(target)}"] if tree.args.get("overwrite") else []
+    statements = []
+    if tree.args.get("overwrite"):
+        statements.append(f"DELETE FROM {path(target)}")
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB counts all merged rows together, so request the action for each row.
-    statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
+    if merges:  # DuckDB counts all merged rows together, so request the action for each row
+        sql = f"{sql} RETURNING merge_action"
+    statements.append(sql)
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
-    if not merges:
-        counts = {_EFFECTS[tree.key]: int(answer[0][0])}
-    else:
+    if merges:
         actions = Counter(row[0].lower() for row in answer)
-        # As in the real warehouses, a count of 0 is omitted only for deleted rows.
-        counts = {
-            name: actions[action]
-            for action, name in _EFFECTS.items()
-            if actions[action] or action != "delete"
-        }
+        counts = {name: actions[action] for action, name in _EFFECTS.items()}
+        if not counts["deleted"]:  # as in the real warehouses, the other counts may be 0
+            del counts["deleted"]
+    else:
+        counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     return ConversionResult(tree.key.upper(), counts=counts, target=target)
 
 
@@ -106,10 +110,11 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     table = tree.expressions[0]
     if not isinstance(table, exp.Table):
         raise ToolError("invalid argument: TRUNCATE needs the name of a table")
-    if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
+    if warehouse.is_skipped(tree, table):
         return ConversionResult("TRUNCATE_TABLE")
     name = warehouse.find_table(table)
-    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, name)
+    sql = f"DELETE FROM {path(name)}"
+    answer = warehouse.engine.write([sql], [name], warehouse.now, name)
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 

@@ -45,17 +45,20 @@ class Schema:
 
 def declare(column: Column) -> str:
     """Return a DuckDB column declaration without keys, which warehouses do not enforce."""
-    default = f" DEFAULT {column.default}" if column.default else ""
-    return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
+    words = [quote(column.name), column.type]
+    if not column.nullable:
+        words.append("NOT NULL")
+    if column.default:
+        words.append(f"DEFAULT {column.default}")
+    return " ".join(words)
 
 
 def insertion(name: TableName, columns: Sequence[Column]) -> str:
     """Return an INSERT statement whose parameters are one JSON array per column."""
-    parts = ", ".join(
-        f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
-        for k, column in enumerate(columns, 1)
-    )
-    return f"INSERT INTO {path(name)} SELECT {parts}"
+    parts = []
+    for k, column in enumerate(columns, 1):
+        parts.append(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})")
+    return f"INSERT INTO {path(name)} SELECT {', '.join(parts)}"
 
 
 def quote(name: str) -> str:

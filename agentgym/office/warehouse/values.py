@@ -12,6 +12,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, TypeAlias
 
+from agentgym.office.store import Row
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
@@ -35,7 +36,7 @@ class Rows:
     total: int
     too_long: bool = False
 
-    def objects(self) -> list[dict[str, Any]]:
+    def objects(self) -> list[Row]:
         """Return the records as dicts, with column names as keys."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
@@ -51,25 +52,23 @@ class ConversionResult:
     message: str = ""
 
 
-def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
+def fit(rows: Rows) -> tuple[list[Row], str]:
     """Return the records that fit into a result, and a note about omitted records."""
     retained = rows.objects()
     if len(to_json(retained).encode()) > MAX_BYTES:  # including separators
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
-    why = (
-        f"a result holds at most {MAX_BYTES} bytes"
-        if rows.too_long or len(retained) < len(rows.records)
-        else "of the limit on their number"
-    )
+    why = "of the limit on their number"
+    if rows.too_long or len(retained) < len(rows.records):
+        why = f"a result holds at most {MAX_BYTES} bytes"
     return retained, (
         f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
         "LIMIT and OFFSET.\n"
     )
 
 
-def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _first_rows(rows: Sequence[Row]) -> Iterator[Row]:
     size = 0
     for row in rows:
         size += len(to_json(row).encode())
@@ -90,16 +89,17 @@ def pack_values(values: Sequence[Any]) -> str:
 
 def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
     """Convert rows to one JSON array per column."""
-    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
+    if not rows:
+        return ["[]"] * width
+    return list(map(pack_values, zip(*rows, strict=True)))
 
 
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
-        return (
-            value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
-        )
+        moment = value.astimezone(UTC) if value.tzinfo else value
+        return moment.isoformat(sep=" ")
     if isinstance(value, (list, dict)):
         return to_json(value)
     if isinstance(value, bytes):
@@ -144,34 +144,87 @@ def _number(value: Any) -> Any:
         return str(value)
     if value == value.to_integral_value():
         return int(value)
-    return float(value) if Decimal(repr(float(value))) == value else format(value, "f").rstrip("0")
+    if Decimal(repr(float(value))) == value:
+        return float(value)
+    return format(value, "f").rstrip("0")
 
 
 _BIGQUERY = {
-    "BIGINT": "INT64", "INTEGER": "INT64", "HUGEINT": "INT64", "SMALLINT": "INT64", "TINYINT": "INT64", "UBIGINT": "INT64",
-    "DOUBLE": "FLOAT64", "FLOAT": "FLOAT64", "VARCHAR": "STRING", "BOOLEAN": "BOOL", "DATE": "DATE", "TIME": "TIME",
-    "TIMESTAMP": "DATETIME", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP", "BLOB": "BYTES", "JSON": "JSON", "INTERVAL": "INTERVAL",
-    "UUID": "STRING", '"NULL"': "INT64",
-}  # fmt: skip
+    "BIGINT": "INT64",
+    "INTEGER": "INT64",
+    "HUGEINT": "INT64",
+    "SMALLINT": "INT64",
+    "TINYINT": "INT64",
+    "UBIGINT": "INT64",
+    "DOUBLE": "FLOAT64",
+    "FLOAT": "FLOAT64",
+    "VARCHAR": "STRING",
+    "BOOLEAN": "BOOL",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "TIMESTAMP": "DATETIME",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+    "BLOB": "BYTES",
+    "JSON": "JSON",
+    "INTERVAL": "INTERVAL",
+    "UUID": "STRING",
+    '"NULL"': "INT64",
+}
 _FROM_BIGQUERY = {
-    "INT64": "BIGINT", "INTEGER": "BIGINT", "INT": "BIGINT", "FLOAT64": "DOUBLE", "FLOAT": "DOUBLE", "STRING": "VARCHAR",
-    "BOOL": "BOOLEAN", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIME": "TIME", "DATETIME": "TIMESTAMP",
-    "TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "NUMERIC": "DECIMAL(38,9)", "BIGNUMERIC": "DECIMAL(38,18)",
-    "BYTES": "BLOB", "JSON": "JSON",
-}  # fmt: skip
+    "INT64": "BIGINT",
+    "INTEGER": "BIGINT",
+    "INT": "BIGINT",
+    "FLOAT64": "DOUBLE",
+    "FLOAT": "DOUBLE",
+    "STRING": "VARCHAR",
+    "BOOL": "BOOLEAN",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "DATETIME": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP WITH TIME ZONE",
+    "NUMERIC": "DECIMAL(38,9)",
+    "BIGNUMERIC": "DECIMAL(38,18)",
+    "BYTES": "BLOB",
+    "JSON": "JSON",
+}
 
 _SNOWFLAKE = {
-    "BIGINT": "NUMBER(38,0)", "INTEGER": "NUMBER(38,0)", "HUGEINT": "NUMBER(38,0)", "SMALLINT": "NUMBER(38,0)",
-    "UBIGINT": "NUMBER(38,0)", "DOUBLE": "FLOAT", "FLOAT": "FLOAT", "VARCHAR": "VARCHAR(16777216)", "BOOLEAN": "BOOLEAN",
-    "DATE": "DATE", "TIME": "TIME(9)", "TIMESTAMP": "TIMESTAMP_NTZ(9)", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ(9)",
-    "BLOB": "BINARY(8388608)", '"NULL"': "VARCHAR(16777216)",
-}  # fmt: skip
+    "BIGINT": "NUMBER(38,0)",
+    "INTEGER": "NUMBER(38,0)",
+    "HUGEINT": "NUMBER(38,0)",
+    "SMALLINT": "NUMBER(38,0)",
+    "UBIGINT": "NUMBER(38,0)",
+    "DOUBLE": "FLOAT",
+    "FLOAT": "FLOAT",
+    "VARCHAR": "VARCHAR(16777216)",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "TIME": "TIME(9)",
+    "TIMESTAMP": "TIMESTAMP_NTZ(9)",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ(9)",
+    "BLOB": "BINARY(8388608)",
+    '"NULL"': "VARCHAR(16777216)",
+}
 _FROM_SNOWFLAKE = {
-    "NUMBER": "DECIMAL(38,0)", "INT": "BIGINT", "INTEGER": "BIGINT", "BIGINT": "BIGINT", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
-    "VARCHAR": "VARCHAR", "STRING": "VARCHAR", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIME": "TIME",
-    "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE", "BINARY": "BLOB",
-}  # fmt: skip
+    "NUMBER": "DECIMAL(38,0)",
+    "INT": "BIGINT",
+    "INTEGER": "BIGINT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "DOUBLE",
+    "DOUBLE": "DOUBLE",
+    "VARCHAR": "VARCHAR",
+    "STRING": "VARCHAR",
+    "TEXT": "VARCHAR",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP",
+    "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE",
+    "BINARY": "BLOB",
+}
 
 
 def bigquery_type(duck: str) -> str:

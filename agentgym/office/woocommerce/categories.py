@@ -36,9 +36,8 @@ class Categories(ShopPart):
         """Return a category's id, given the name or id; add a new category if necessary."""
         if isinstance(category, int):
             return category
-        known: int | None = self._store.value(
-            "SELECT id FROM categories WHERE name = ? ORDER BY id DESC", category
-        )
+        sql = "SELECT id FROM categories WHERE name = ? ORDER BY id DESC"
+        known: int | None = self._store.value(sql, category)
         if known is not None:
             return known
         slug = slug_of(category, self._shop.column_values("categories", "slug"))
@@ -104,7 +103,7 @@ class Categories(ShopPart):
         return self._show([self._store.insert("categories", **fields)])[0]
 
     def _show(self, ids: list[int]) -> list[Row]:
-        counts = dict(self._store.tuples(f"SELECT id, {_COUNT} FROM categories"))
+        counts = dict(self._store.tuples(f"SELECT id, {_COUNT} FROM categories"))  # of products
         categories = []
         for row in self._shop.rows_by_id("categories", ids):
             shown = {name: row[name] for name in _SHOWN}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.office.context import Clock
 from agentgym.office.server import page_of
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
@@ -26,10 +25,6 @@ _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_
 class ShopContext(ServerState):
     """A shop's records, settings and dates."""
 
-    @property
-    def clock(self) -> Clock:
-        return self.context.clock
-
     def setting(self, id: str) -> str:
         """Return the value of a setting."""
         changed = self.session.get(id)
@@ -37,15 +32,15 @@ class ShopContext(ServerState):
 
     def tick(self) -> str:
         """Advance the clock by one second and return the time."""
-        return stamp(self.clock.tick())
+        return stamp(self.context.clock.tick())
 
     def now(self) -> str:
         """Return the time without advancing the clock."""
-        return stamp(self.clock.now())
+        return stamp(self.context.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
         """Return a date field of a record or, if the field is empty, the current time."""
-        return stamp(record.get(name) or self.clock.now())
+        return stamp(record.get(name) or self.context.clock.now())
 
     def offset(self) -> timedelta:
         """Return the offset of site time from GMT."""
@@ -158,7 +153,12 @@ _ADDRESS = (
 def in_address_order(address: Mapping[str, str]) -> Row:
     """Return an address in the API's field order; raise `ValueError` for unknown fields."""
     check_fields(address, _ADDRESS)
-    return {name: address[name] for name in _ADDRESS if name in address}
+    return pick_fields(address, _ADDRESS)
+
+
+def pick_fields(record: Mapping[str, Any], names: Iterable[str]) -> Row:
+    """Return the given fields of a record, if it has them, in the order of `names`."""
+    return {name: record[name] for name in names if name in record}
 
 
 def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -182,10 +182,8 @@ def merge_meta(record: Row, data: Row) -> list[Row]:
     """Merge custom fields by id or, without a known id, by key; a null value removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
-        name, value = "key", change.get("key")
-        if change.get("id") in {field["id"] for field in merged}:
-            name, value = "id", change["id"]
-        match = next((field for field in merged if field[name] == value), None)
+        by_id = _find(merged, "id", change.get("id"))
+        match = by_id or _find(merged, "key", change.get("key"))
         if match is None and not change.get("key"):
             raise ToolError("invalid argument: a new item of meta_data needs a key")
         if change.get("value") is None:
@@ -196,6 +194,10 @@ def merge_meta(record: Row, data: Row) -> list[Row]:
             number = max((field["id"] for field in merged), default=0) + 1
             merged.append({"id": number, "key": change["key"], "value": change["value"]})
     return merged
+
+
+def _find(fields: Sequence[Row], name: str, value: object) -> Row | None:
+    return next((field for field in fields if field[name] == value), None)
 
 
 def slug_of(name: str, taken: set[str]) -> str:

@@ -12,6 +12,7 @@ from agentgym.office.woocommerce.context import (
     free_name,
     given_fields,
     in_address_order,
+    pick_fields,
     words,
     words_in,
 )
@@ -19,6 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")
 _FIELDS = ("email", "first_name", "last_name", "billing")
+_SHOWN = ("id", "email", "first_name", "last_name", "role")
 
 # SQL expressions for the sort keys other than `id`.
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
@@ -33,10 +35,8 @@ class Customers(ShopPart):
         Each record must contain `email`, and may contain `first_name`, `last_name` and `billing`.
         Raises ValueError for an unknown field, and ToolError for a missing or taken email address.
         """
-        emails, usernames = (
-            {text.lower() for text in self._shop.column_values("customers", column)}
-            for column in ("email", "username")
-        )
+        emails = set(map(str.lower, self._shop.column_values("customers", "email")))
+        usernames = set(map(str.lower, self._shop.column_values("customers", "username")))
         now, rows = self._shop.now(), []
         for key, record in enumerate(records, self._shop.next_id("customers")):
             check_fields(record, _FIELDS)
@@ -49,6 +49,7 @@ class Customers(ShopPart):
             username = free_name(email.partition("@")[0], usernames)
             emails.add(email)
             usernames.add(username)
+            billing = in_address_order(record.get("billing", {}))
             rows.append(
                 {
                     "id": key,
@@ -59,10 +60,7 @@ class Customers(ShopPart):
                     "role": "customer",
                     "date_created": now,
                     "date_modified": now,
-                    "details": {
-                        "billing": in_address_order(record.get("billing", {})),
-                        "shipping": {},
-                    },
+                    "details": {"billing": billing, "shipping": {}},
                     "meta_data": [],
                 }
             )
@@ -71,7 +69,7 @@ class Customers(ShopPart):
 
     def all(self) -> list[Row]:
         """Return all customers, including the administrator, in the API's format, sorted by id."""
-        return self._show_all(self._shop.select_ids("customers", {}, "id"))
+        return self._show(self._shop.select_ids("customers", {}, "id"))
 
     @tool
     def woo_customers_list(
@@ -101,7 +99,7 @@ class Customers(ShopPart):
             "role = ?": None if role == "all" else role,
         }
         by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # break ties by id
-        return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
+        return self._show(self._shop.select_ids("customers", where, by, page, perPage))
 
     @tool
     def woo_customers_get(self, customerId: int) -> Row:
@@ -111,20 +109,17 @@ class Customers(ShopPart):
             customerId: Customer.
         """
         self._store.get("customers", customerId)
-        return self._show_all([customerId])[0]
+        return self._show([customerId])[0]
 
-    def _show_all(self, ids: list[int]) -> list[Row]:
-        return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
-
-    def _show(self, row: Row) -> Row:
-        shown = {name: row[name] for name in ("id", "email", "first_name", "last_name", "role")}
-        if row["username"] != row["email"].partition("@")[0].lower():
-            shown["username"] = row["username"]
-        return {
-            **shown,
-            "billing": given_fields(row["details"]["billing"]),
-            "shipping": {},
-            "meta_data": [],
-            "date_created": self._shop.site_time(row["date_created"]),
-            "date_modified": self._shop.site_time(row["date_modified"]),
-        }
+    def _show(self, ids: list[int]) -> list[Row]:
+        customers = []
+        for row in self._shop.rows_by_id("customers", ids):
+            shown = pick_fields(row, _SHOWN)
+            if row["username"] != row["email"].partition("@")[0].lower():  # not the default
+                shown["username"] = row["username"]
+            shown["billing"] = given_fields(row["details"]["billing"])
+            shown |= {"shipping": {}, "meta_data": []}
+            for name in ("date_created", "date_modified"):
+                shown[name] = self._shop.site_time(row[name])
+            customers.append(shown)
+        return customers

@@ -94,12 +94,12 @@ class Orders(ShopPart):
             order: Direction.
         """
         statuses = [name for name in dict.fromkeys(status or ()) if name != "any"]
-        unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
-        if unknown:
-            raise ToolError(
-                f"invalid argument: status must be one of {', '.join(STATUSES)}, trash, any, got "
-                f"{echo(unknown[0])}"
-            )
+        for name in statuses:
+            if name not in (*STATUSES, "trash"):
+                raise ToolError(
+                    f"invalid argument: status must be one of {', '.join(STATUSES)}, trash, any, "
+                    f"got {echo(name)}"
+                )
         where = {
             _WITH_PRODUCT: product,
             "status IN (SELECT value FROM json_each(?))": statuses or None,
@@ -107,9 +107,9 @@ class Orders(ShopPart):
             "date_created > ?": self._shop.parse_date(dateAfter, "dateAfter"),
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
-        column = "date_created" if orderby == "date" else "id"
-        # Orders with the same date are sorted by id.
-        by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
+        by = f"id {order}"
+        if orderby == "date":  # orders with the same date are sorted by id
+            by = f"date_created {order}, id asc"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
     @tool
@@ -128,8 +128,11 @@ class Orders(ShopPart):
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
         dates = {name: self._shop.date_of(record, name) for name in _DATES if record.get(name)}
-        created = dates.get("date_created") or self._shop.now()
-        is_paid = status in ("processing", "completed")
+        created = dates.setdefault("date_created", self._shop.now())
+        if status in ("processing", "completed"):
+            dates.setdefault("date_paid", created)
+        if status == "completed":
+            dates.setdefault("date_completed", created)
         owner = record.get("customer_id") or None
         billing = in_address_order(record.get("billing", {}))
         if owner is not None and owner not in customers:
@@ -142,12 +145,9 @@ class Orders(ShopPart):
             **_NEW,
             "status": status,
             "customer_id": owner,
-            "date_created": created,
+            **dict.fromkeys(_DATES),
+            **dates,
             "date_modified": created,
-            "date_paid": dates.get("date_paid", created if is_paid else None),
-            "date_completed": dates.get(
-                "date_completed", created if status == "completed" else None
-            ),
             "booked": status in _BOOKING,
             "details": {
                 "billing": billing,
@@ -163,6 +163,7 @@ class Orders(ShopPart):
         if not 1 <= quantity <= _MAX_QUANTITY:
             raise ValueError(f"quantity must be between 1 and {_MAX_QUANTITY}, got {quantity!r}")
         amount = cents(product["price"]) * quantity
+        reduces_stock = order["booked"] and product["manage_stock"]
         return {
             "order_id": order["id"],
             "type": "line_item",
@@ -172,7 +173,7 @@ class Orders(ShopPart):
             "subtotal": amount,
             "total": amount,
             # The quantity that the order has removed from the stock.
-            "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
+            "reduced": quantity if reduces_stock else 0,
             "code": "",
             "meta_data": [],
         }

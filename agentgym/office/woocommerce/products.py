@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from agentgym.office.woocommerce.context import (
     ShopPart,
     check_fields,
     merge_meta,
+    pick_fields,
     slug_of,
     words,
     words_in,
@@ -95,8 +97,8 @@ class Products(ShopPart):
                 record.setdefault("manage_stock", record.get("stock_quantity") is not None)
                 check_fields(record, (*ProductData.__annotations__, *_AUTHOR_FIELDS))
                 product = validate(ProductData, record, "record")
-                given = {name: record[name] for name in _AUTHOR_FIELDS if name in record}
-                products.append({**product, **given, "date_created": self._shop.date_of(record)})
+                product |= pick_fields(record, _AUTHOR_FIELDS)
+                products.append({**product, "date_created": self._shop.date_of(record)})
             return self._insert(products)
 
     def all(self) -> list[Row]:
@@ -290,11 +292,7 @@ class Products(ShopPart):
             skus.add(sku)
             name = data.get("name") or "Product"
             slug = slug_of(data.get("slug") or name, slugs)
-            new = {
-                **PRODUCT,
-                "id": key,
-                **{field: data[field] for field in _AUTHOR_FIELDS if field in data},
-            }
+            new = {**PRODUCT, "id": key, **pick_fields(data, _AUTHOR_FIELDS)}
             named = {**data, "name": name, "slug": slug}
             rows.append(self._merge(new, named, data["date_created"]))
         self._store.insert_all("products", rows)
@@ -305,11 +303,8 @@ class Products(ShopPart):
     def _merge(self, row: Row, data: Row, now: str) -> Row:
         if data.get("tags"):
             raise ToolError(_NO_TAGS)
-        new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
-        details = {
-            **row["details"],
-            **{name: data[name] for name in PRODUCT_DETAILS.keys() & data.keys()},
-        }
+        new = {**row, **pick_fields(data, _COLUMNS), "date_modified": now}
+        details = {**row["details"], **pick_fields(data, PRODUCT_DETAILS)}
         for name in ("date_on_sale_from", "date_on_sale_to"):
             if name in data:
                 details[name] = self._shop.parse_date(data[name], name)
@@ -336,8 +331,11 @@ def _id_of(data: Row) -> int:
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:
     sale, regular = row["sale_price"], row["regular_price"]
-    start, end = details["date_on_sale_from"] or now, details["date_on_sale_to"] or now
-    return bool(sale and regular and Decimal(sale) < Decimal(regular) and start <= now <= end)
+    if not sale or not regular or Decimal(sale) >= Decimal(regular):
+        return False
+    start = details["date_on_sale_from"] or now
+    end = details["date_on_sale_to"] or now
+    return bool(start <= now <= end)
 
 
 def _price_bound(text: str | None, name: str) -> float | None:
@@ -356,11 +354,11 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     if parts is None:
         return None
     # Numbers with 19 or more digits may exceed SQLite's integers.
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+    if not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
         )
-    return [int(part) for part in parts]
+    return list(map(int, parts))
 
 
 def stock_status(quantity: int, backorders: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
@@ -29,9 +28,9 @@ class WooCommerce(Server):
     `update`. Ids count from 1; category 1 is Uncategorized, and customer 1 is the administrator.
     """
 
-    name: ClassVar[str] = "woocommerce"
-    schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    tool_order: ClassVar[tuple[str, ...]] = tuple(
+    name = "woocommerce"
+    schema = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    tool_order = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update
         woo_products_delete woo_products_batch_update woo_products_variations_list

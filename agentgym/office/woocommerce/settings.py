@@ -54,23 +54,21 @@ class Settings(ShopPart):
     @tool
     def woo_system_status(self) -> Row:
         """Show the version of the shop and how many records it has."""
+        counts = {}
+        for table in ("products", "orders", "customers"):
+            counts[table] = self._store.value(f"SELECT count(*) FROM {table}")
         return {
             "environment": {"version": _VERSION, "database": "SQLite"},
-            "database": {
-                "products": self._store.value("SELECT count(*) FROM products"),
-                "orders": self._store.value("SELECT count(*) FROM orders"),
-                "customers": self._store.value("SELECT count(*) FROM customers"),
-                "coupons": 0,
-            },
+            "database": {**counts, "coupons": 0},
         }
 
     @tool
     def woo_settings_list(self) -> list[Row]:
         """List the groups of settings."""
-        return [
-            {"id": key, "label": label, "description": text}
-            for key, (label, text) in _GROUPS.items()
-        ]
+        groups = []
+        for key, (label, description) in _GROUPS.items():
+            groups.append({"id": key, "label": label, "description": description})
+        return groups
 
     @tool
     def woo_settings_get(self, groupId: GroupId) -> list[Row]:

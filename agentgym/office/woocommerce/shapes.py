@@ -166,9 +166,9 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
         raise ToolError(
             f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
         ) from None
-    missing = [field for field in required if field not in fields]
-    if missing:
-        raise ToolError(f"invalid argument: {name}.{missing[0]} is missing")
+    for field in required:
+        if field not in fields:
+            raise ToolError(f"invalid argument: {name}.{field} is missing")
     return fields
 
 

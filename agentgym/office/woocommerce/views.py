@@ -56,7 +56,7 @@ def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
 
 def _show_product(shop: ShopContext, row: Row, categories: list[Row]) -> Row:
     shown = shop.show_fields(row, PRODUCT, _ALWAYS)
-    if row["slug"] == slug_of(row["name"], set()):
+    if row["slug"] == slug_of(row["name"], set()):  # the default
         del shown["slug"]
     if categories:
         shown["categories"] = categories

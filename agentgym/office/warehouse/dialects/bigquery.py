@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import ClassVar
 
 from sqlglot import exp
 from typing_extensions import override
@@ -24,8 +23,8 @@ from agentgym.text.tools import ToolError, echo
 class GoogleSQL(Warehouse):
     """BigQuery's SQL dialect for one project, whose datasets are schemas in the engine."""
 
-    dialect: ClassVar[str] = "bigquery"
-    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    dialect = "bigquery"
+    functions = FUNCTIONS
     rewrites = REWRITES
 
     def __init__(self, engine: SQLEngine, now: datetime, project: str) -> None:
@@ -98,18 +97,17 @@ class GoogleSQL(Warehouse):
     @override
     def information_schema(self, table: exp.Table) -> View | None:
         if table.name == "__TABLES__":
-            names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
-            return ("project_id", "dataset_id", "table_id", "row_count"), [
-                (self.project, *name, self.engine.table(name).rows) for name in names
-            ]
+            records = []
+            for name, found in self.engine.tables.items():
+                if name[0] == self.resolve_table(table)[0]:
+                    records.append((self.project, *name, found.rows))
+            return ("project_id", "dataset_id", "table_id", "row_count"), records
         head, dot, view = table.name.upper().partition(".")
         if head != "INFORMATION_SCHEMA" or not dot:
             return None
-        within = (
-            None
-            if not table.db or table.db.lower().startswith("region-")
-            else self.resolve_table(table)[0]
-        )
+        within = None
+        if table.db and not table.db.lower().startswith("region-"):
+            within = self.resolve_table(table)[0]
         views: dict[str, Callable[[str | None], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
             "TABLE_OPTIONS": self._options,
@@ -122,12 +120,10 @@ class GoogleSQL(Warehouse):
             )
         return views[view](within)
 
-    def _named(self, within: str | None) -> list[tuple[TableName, Table]]:
-        return [
-            (name, table)
-            for name, table in sorted(self.engine.tables.items())
-            if within in (None, name[0])
-        ]
+    def _named(self, within: str | None) -> Iterator[tuple[TableName, Table]]:
+        for name, table in sorted(self.engine.tables.items()):
+            if within in (None, name[0]):
+                yield name, table
 
     def _tables(self, within: str | None) -> View:
         return (
@@ -138,15 +134,17 @@ class GoogleSQL(Warehouse):
         ]  # fmt: skip
 
     def _columns(self, within: str | None) -> View:
-        return (
+        names = (
             "ordinal_position", "table_catalog", "table_schema", "table_name", "column_name", "field_path", "is_nullable",
             "data_type", "column_default", "description",
-        ), [
-            (k, self.project, *name, c.name, c.name, "YES" if c.nullable else "NO", bigquery_type(c.type), default_name(c),
-             c.comment or None)
-            for name, table in self._named(within)
-            for k, c in enumerate(table.columns, 1)
-        ]  # fmt: skip
+        )  # fmt: skip
+        records = []
+        for table_name, table in self._named(within):
+            for k, c in enumerate(table.columns, 1):
+                nullable, kind = "YES" if c.nullable else "NO", bigquery_type(c.type)
+                details = (c.name, c.name, nullable, kind, default_name(c), c.comment or None)
+                records.append((k, self.project, *table_name, *details))
+        return names, records
 
     def _schemata(self, within: str | None) -> View:
         return ("catalog_name", "schema_name", "creation_time", "location"), [
@@ -163,17 +161,12 @@ class GoogleSQL(Warehouse):
             "option_type",
             "option_value",
         )
-        return names, [
-            (
-                self.project,
-                *name,
-                "description",
-                "STRING",
-                json.dumps(table.comment, ensure_ascii=False),
-            )
-            for name, table in self._named(within)
-            if table.comment
-        ]
+        records = []
+        for name, table in self._named(within):
+            if table.comment:
+                comment = json.dumps(table.comment, ensure_ascii=False)
+                records.append((self.project, *name, "description", "STRING", comment))
+        return names, records
 
     @override
     def transpile(self, tree: exp.Expression) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -11,7 +10,9 @@ from agentgym.office.warehouse.dialects.trees import (
     COMMON_REWRITES,
     NOW,
     Node,
+    Rewrite,
     duck,
+    duck_type,
     library,
     refuse,
 )
@@ -48,11 +49,11 @@ def _cast(node: Node) -> Node:
 
 def _type(node: Node) -> Node:
     if node.this == exp.DType.DECIMAL and not node.expressions:
-        return exp.DataType.build("DECIMAL(38, 9)", dialect="duckdb")
+        return duck_type("DECIMAL(38, 9)")
     if node.this == exp.DType.BIGDECIMAL:
-        return exp.DataType.build("DECIMAL(38, 18)", dialect="duckdb")
+        return duck_type("DECIMAL(38, 18)")
     if node.this in (exp.DType.TEXT, exp.DType.VARCHAR) and node.expressions:
-        return exp.DataType.build("VARCHAR", dialect="duckdb")
+        return duck_type("VARCHAR")
     return node
 
 
@@ -78,7 +79,7 @@ def _literal(node: Node) -> Node:
         or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast))
     ):
         return node
-    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+    return exp.Cast(this=node.copy(), to=duck_type("DOUBLE"))
 
 
 def _insert_row(node: Node) -> Node:
@@ -96,10 +97,12 @@ def _extract(node: Node) -> Node:
     if isinstance(node.this, exp.WeekStart):
         raise ToolError("not supported: EXTRACT of WEEK(day); use WEEK or ISOWEEK")
     part = node.this.name.upper()
-    return duck(_PARTS[part], node.expression) if part in _PARTS else node
+    if part in _PARTS:
+        return duck(_PARTS[part], node.expression)
+    return node
 
 
-def _now(text: str) -> Callable[[Node], Node]:
+def _now(text: str) -> Rewrite:
     def change(node: Node) -> Node:
         zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
         return duck(text, zone)
@@ -107,13 +110,13 @@ def _now(text: str) -> Callable[[Node], Node]:
     return change
 
 
-def _trunc(kind: str) -> Callable[[Node], Node]:
+def _trunc(kind: str) -> Rewrite:
     def change(node: Node) -> Node:
         item, unit = node.this, node.args["unit"]
         if node.args.get("zone"):
             raise ToolError("not supported: truncation in a time zone; use DATETIME(time, zone)")
         if isinstance(item, exp.Literal):
-            item = exp.Cast(this=item, to=exp.DataType.build(kind, dialect="duckdb"))
+            item = exp.Cast(this=item, to=duck_type(kind))
         is_week = isinstance(unit, exp.WeekStart)
         day = unit.this.name.upper() if is_week else _WEEKS.get(unit.name.upper())
         if day is None:
@@ -127,7 +130,7 @@ def _as_date(node: Node) -> Node:
     """Cast to DATE, because DuckDB's DATE_ADD and similar functions return a timestamp."""
     if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
         return node
-    return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
+    return exp.Cast(this=node.copy(), to=duck_type("DATE"))
 
 
 def _between_moments(node: Node) -> Node:
@@ -160,7 +163,9 @@ def _written(node: Node) -> Node:
 def _read(node: Node) -> Node:
     """Parse a time in the given format; the result of PARSE_TIMESTAMP is in UTC."""
     _check_format(node)
-    return duck("timezone('UTC', {0})", node.copy()) if isinstance(node, exp.StrToTime) else node
+    if isinstance(node, exp.StrToTime):
+        return duck("timezone('UTC', {0})", node.copy())
+    return node
 
 
 def _string(node: Node) -> Node:
@@ -171,10 +176,12 @@ def _string(node: Node) -> Node:
 
 def _from_epoch(node: Node) -> Node:
     """Convert the results of TIMESTAMP_MILLIS and TIMESTAMP_MICROS to UTC."""
-    return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
+    if node.args.get("scale"):
+        return duck("timezone('UTC', {0})", node.copy())
+    return node
 
 
-REWRITES: dict[type, Callable[[Node], Node]] = {
+REWRITES: dict[type, Rewrite] = {
     **COMMON_REWRITES,
     exp.Div: lambda node: library("div", node.this, node.expression),
     exp.Mod: lambda node: library("modulo", node.this, node.expression),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -31,8 +31,8 @@ from agentgym.text.tools import ToolError, echo
 class SnowSQL(Warehouse):
     """Snowflake's dialect. Engine schemas have names such as `DATABASE.SCHEMA`."""
 
-    dialect: ClassVar[str] = "snowflake"
-    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    dialect = "snowflake"
+    functions = FUNCTIONS
 
     def __init__(self, engine: SQLEngine, now: datetime, session: dict[str, Any]) -> None:
         super().__init__(engine, now)
@@ -71,16 +71,16 @@ class SnowSQL(Warehouse):
             return self.use(tree)
         return run(self, tree, writes, limit)
 
-    def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse the qualified name of an object."""
+    def parse_name(self, name: str) -> exp.Table:
+        """Parse the qualified name of a table."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(
-                f"invalid argument: {echo(name)} is not a valid {kind} name; write "
-                f"database.schema.{kind}"
+                f"invalid argument: {echo(name)} is not a valid table name; write "
+                "database.schema.table"
             )
         return normalize_identifiers(parsed, dialect="snowflake")
 
@@ -128,10 +128,11 @@ class SnowSQL(Warehouse):
             )
         if not isinstance(tree.this, exp.Table):
             raise ToolError("invalid argument: DESCRIBE needs the name of a table")
-        records = [
-            [c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment]
-            for c in self.engine.tables[self.find_table(tree.this)].columns
-        ]  # fmt: skip
+        records = []
+        for c in self.engine.tables[self.find_table(tree.this)].columns:
+            kind, nullable = snowflake_type(c.type), "NY"[c.nullable]
+            default, key = default_name(c), "NY"[c.key]
+            records.append([c.name, kind, "COLUMN", nullable, default, key, c.comment])
         names = ["name", "type", "kind", "null?", "default", "primary key", "comment"]
         return Rows(names, records, len(records))
 
@@ -141,44 +142,40 @@ class SnowSQL(Warehouse):
             raise ToolError(
                 "invalid argument: there is no current database; write database.schema.table"
             )
-        named = (
-            schema
-            or (self.session.get("schema") if within == self.session.get("database") else "")
-            or "PUBLIC"
-        )
-        return f"{within}.{named}"
+        if not schema and within == self.session.get("database"):
+            schema = self.session.get("schema", "")
+        return f"{within}.{schema or 'PUBLIC'}"
 
     def _check_scope(self, label: str, name: str) -> None:
         if name not in self.engine.schemas:
             raise ToolError(f"not found: {label} does not exist or not authorized")
 
-    def _named(self) -> list[tuple[TableName, str, str, Table]]:
-        return [
-            (name, name[0].partition(".")[0], name[0].partition(".")[2], table)
-            for name, table in sorted(self.engine.tables.items())
-        ]
+    def _named(self, database: str) -> Iterator[tuple[tuple[str, str, str], Table]]:
+        for (within, name), table in sorted(self.engine.tables.items()):
+            catalog, _, schema = within.partition(".")
+            if catalog == database:
+                yield (catalog, schema, name), table
 
     def _tables(self, database: str) -> View:
         return (
             "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT",
         ), [
-            (catalog, schema, name[1], "BASE TABLE", self.engine.table(name).rows, table.created,
-             table.comment or None)
-            for name, catalog, schema, table in self._named()
-            if catalog == database
+            (*names, "BASE TABLE", table.rows, table.created, table.comment or None)
+            for names, table in self._named(database)
         ]  # fmt: skip
 
     def _columns(self, database: str) -> View:
-        return (
+        titles = (
             "ORDINAL_POSITION", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "COLUMN_DEFAULT", "IS_NULLABLE",
             "DATA_TYPE", "COMMENT",
-        ), [
-            (k, catalog, schema, name[1], c.name, default_name(c), "YES" if c.nullable else "NO", snowflake_bare(c.type),
-             c.comment or None)
-            for name, catalog, schema, table in self._named()
-            if catalog == database
-            for k, c in enumerate(table.columns, 1)
-        ]  # fmt: skip
+        )  # fmt: skip
+        records = []
+        for names, table in self._named(database):
+            for k, c in enumerate(table.columns, 1):
+                nullable, kind = "YES" if c.nullable else "NO", snowflake_bare(c.type)
+                details = (c.name, default_name(c), nullable, kind, c.comment or None)
+                records.append((k, *names, *details))
+        return titles, records
 
     def _schemata(self, database: str) -> View:
         return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), [

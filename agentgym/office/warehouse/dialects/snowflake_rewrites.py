@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
@@ -11,7 +10,9 @@ from agentgym.office.warehouse.dialects.trees import (
     COMMON_REWRITES,
     NOW,
     Node,
+    Rewrite,
     duck,
+    duck_type,
     library,
     refuse,
 )
@@ -33,9 +34,9 @@ def _type(node: Node) -> Node:
     if node.this in (exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY):
         return _refuse_json(node)
     if node.this in _WIDE:
-        return exp.DataType.build("BIGINT", dialect="duckdb")
+        return duck_type("BIGINT")
     if node.this in _TEXT and node.expressions:
-        return exp.DataType.build("VARCHAR", dialect="duckdb")
+        return duck_type("VARCHAR")
     return node
 
 
@@ -45,27 +46,22 @@ def _cast(node: Node) -> Node:
         return node
     if kind in _TEXT:
         return library("text", node.this)
-    whole = kind in (exp.DType.BIGINT, *_WIDE) and not isinstance(node, exp.TryCast)
-    return library("whole", node.this) if whole else node
+    if isinstance(node, exp.TryCast) or kind not in (exp.DType.BIGINT, *_WIDE):
+        return node
+    return library("whole", node.this)
 
 
 def _values(node: Node) -> Node:
     """Name the unnamed columns of VALUES: COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
-    if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
-        width = (
-            len(node.expressions[0].expressions)
-            if isinstance(node.expressions[0], exp.Tuple)
-            else 1
-        )
-        names = [exp.to_identifier(f"COLUMN{k}", quoted=True) for k in range(1, width + 1)]
-        node.set(
-            "alias",
-            exp.TableAlias(
-                this=exp.to_identifier(alias.name if alias else "VALUES", quoted=True),
-                columns=names,
-            ),
-        )
+    if (alias and alias.columns) or isinstance(node.parent, exp.Insert):
+        return node
+    first, width = node.expressions[0], 1
+    if isinstance(first, exp.Tuple):
+        width = len(first.expressions)
+    columns = [exp.to_identifier(f"COLUMN{k}", quoted=True) for k in range(1, width + 1)]
+    name = exp.to_identifier(alias.name if alias else "VALUES", quoted=True)
+    node.set("alias", exp.TableAlias(this=name, columns=columns))
     return node
 
 
@@ -78,16 +74,13 @@ def _to_char(node: Node) -> Node:
             f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; use "
             "a date format"
         )
-    match: Node = Dialect.get_or_raise("snowflake").format_time(
-        exp.Literal.string(style.name.lower())
-    )
-    return exp.Anonymous(
-        this="strftime",
-        expressions=[library("moment", node.this), exp.Literal.string(match.name)],
-    )
+    lower_style = exp.Literal.string(style.name.lower())
+    match: Node = Dialect.get_or_raise("snowflake").format_time(lower_style)
+    arguments = [library("moment", node.this), exp.Literal.string(match.name)]
+    return exp.Anonymous(this="strftime", expressions=arguments)
 
 
-def _add(sign: str) -> Callable[[Node], Node]:
+def _add(sign: str) -> Rewrite:
     def change(node: Node) -> Node:
         unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
         span = duck(f"{{0}} * INTERVAL {sign}1 {unit}", node.expression)
@@ -102,16 +95,16 @@ def _diff(node: Node) -> Node:
     """Cast literal operands, which may be strings, to TIMESTAMP."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
-            node.set(
-                key,
-                exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")),
-            )
+            kind = duck_type("TIMESTAMP")
+            node.set(key, exp.Cast(this=node.args[key], to=kind))
     return node
 
 
 def _extract(node: Node) -> Node:
     """Convert EPOCH, the seconds since 1970, to a whole number."""
-    return duck("CAST({0} AS BIGINT)", node.copy()) if node.this.name.upper() == "EPOCH" else node
+    if node.this.name.upper() == "EPOCH":
+        return duck("CAST({0} AS BIGINT)", node.copy())
+    return node
 
 
 def _shift(node: Node) -> Node:
@@ -123,14 +116,20 @@ def _shift(node: Node) -> Node:
         or span.args["unit"].name.upper().rstrip("S") not in units
     ):
         return node
-    return library("later", node.this, exp.Neg(this=span) if isinstance(node, exp.Sub) else span)
+    if isinstance(node, exp.Sub):
+        span = exp.Neg(this=span)
+    return library("later", node.this, span)
 
 
-def _now(text: str) -> Callable[[Node], Node]:
+def _trunc(node: Node) -> Node:
+    return library("cut", exp.Literal.string(node.args["unit"].name), node.this)
+
+
+def _now(text: str) -> Rewrite:
     return lambda node: duck(text)
 
 
-REWRITES: dict[type, Callable[[Node], Node]] = {
+REWRITES: dict[type, Rewrite] = {
     **COMMON_REWRITES,
     exp.Div: lambda node: library("div", node.this, node.expression),
     exp.Mod: lambda node: library("modulo", node.this, node.expression),
@@ -157,12 +156,8 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.DateSub: _add("-"),
     exp.TimestampAdd: _add(""),
     exp.DateDiff: _diff,
-    exp.DateTrunc: lambda node: library(
-        "cut", exp.Literal.string(node.args["unit"].name), node.this
-    ),
-    exp.TimestampTrunc: lambda node: library(
-        "cut", exp.Literal.string(node.args["unit"].name), node.this
-    ),
+    exp.DateTrunc: _trunc,
+    exp.TimestampTrunc: _trunc,
     exp.CurrentTimestamp: lambda node: duck(
         f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW
     ),

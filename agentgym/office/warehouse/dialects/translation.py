@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 from agentgym.office.warehouse.dialects.trees import (
-    Node,
+    Rewrite,
     check_length,
     comment_in,
     is_cte,
@@ -30,14 +30,20 @@ from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.office.warehouse.values import Rows, View
 from agentgym.text.tools import ToolError, echo
 
-logging.getLogger("sqlglot").addHandler(
-    logging.NullHandler()
-)  # otherwise SQLGlot prints warnings to stderr
+# Otherwise, SQLGlot prints warnings to stderr.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 # Errors that SQLGlot raises for some invalid SQL.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
+
+# Constraints of columns whose values the database generates.
+_GENERATED = (
+    exp.AutoIncrementColumnConstraint,
+    exp.GeneratedAsIdentityColumnConstraint,
+    exp.ComputedColumnConstraint,
+)
 
 
 class Warehouse(ABC):
@@ -46,7 +52,7 @@ class Warehouse(ABC):
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
     """Functions unknown to SQLGlot that DuckDB has with the same meaning."""
-    rewrites: Mapping[type, Callable[[Node], Node]]
+    rewrites: Mapping[type, Rewrite]
     """The rewrite of each kind of node that SQLGlot does not translate."""
 
     def __init__(self, engine: SQLEngine, now: datetime) -> None:
@@ -116,13 +122,12 @@ class Warehouse(ABC):
             other = self.parse_command(text)
             if other is not None:
                 return other
-            problem = getattr(error, "errors", None) or [
-                {"description": str(error), "line": 1, "col": 1}
-            ]
-            what = str(problem[0]["description"]).rstrip(".")
+            problem = {"description": str(error), "line": 1, "col": 1}
+            if known := getattr(error, "errors", None):
+                problem = known[0]
+            what = str(problem["description"]).rstrip(".")
             raise ToolError(
-                f"invalid argument: syntax error: {what} at "
-                f"[{problem[0]['line']}:{problem[0]['col']}]"
+                f"invalid argument: syntax error: {what} at [{problem['line']}:{problem['col']}]"
             ) from None
         except RecursionError:
             raise ToolError(
@@ -138,7 +143,9 @@ class Warehouse(ABC):
                 f"invalid argument: a call must contain one statement, got {len(trees)}"
             )
         tree: exp.Expression = trees[0]
-        return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
+        if isinstance(tree, exp.Command):
+            return self.parse_command(text) or tree
+        return tree
 
     def find_table(self, table: exp.Table) -> TableName:
         """Return the engine's name of an existing table, or raise `ToolError`."""
@@ -146,6 +153,10 @@ class Warehouse(ABC):
         if name not in self.engine.tables:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
         return name
+
+    def is_skipped(self, tree: exp.Expression, table: exp.Table) -> bool:
+        """Return whether a statement has IF EXISTS but the table does not exist."""
+        return bool(tree.args.get("exists")) and self.resolve_table(table) not in self.engine.tables
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName]]:
         """Return DuckDB SQL and the tables that it uses; the tree is modified."""
@@ -197,11 +208,9 @@ class Warehouse(ABC):
             if not isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) and not item.is_star
         ]
         for number, item in enumerate(unnamed):
-            name = (
-                item.output_name
-                if isinstance(item, exp.Dot)
-                else self.default_column_name(item, number)
-            )
+            name = self.default_column_name(item, number)
+            if isinstance(item, exp.Dot):
+                name = item.output_name
             swap(item, exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
@@ -215,12 +224,11 @@ class Warehouse(ABC):
             if view := self.information_schema(table):
                 name = ("lib", f"information {len(needed)}")
                 self.engine.add_virtual_table(name, *view)
-                needed[name] = None
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             else:
                 name = self.find_table(table)
-                needed[name] = None
                 set_name(table, name)
+            needed[name] = None
         for column in nodes:
             if isinstance(column, exp.Column):
                 column.set("db", None)
@@ -230,10 +238,8 @@ class Warehouse(ABC):
     def check_schema(self, name: str) -> None:
         """Raise `ToolError` if a schema does not exist."""
         if name not in self.engine.schemas:
-            raise ToolError(
-                f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} "
-                f"{name}"
-            )
+            kind = "dataset" if self.dialect == "bigquery" else "schema"
+            raise ToolError(f"not found: there is no {kind} {name}")
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
         """Convert a column definition to a `Column`."""
@@ -256,23 +262,14 @@ class Warehouse(ABC):
             return replace(column, default=self.default_value(kind.this))
         if isinstance(kind, exp.CommentColumnConstraint):
             return replace(column, comment=kind.this.name)
-        if isinstance(
-            kind,
-            (
-                exp.AutoIncrementColumnConstraint,
-                exp.GeneratedAsIdentityColumnConstraint,
-                exp.ComputedColumnConstraint,
-            ),
-        ):
+        if isinstance(kind, _GENERATED):
             raise ToolError(
                 f"invalid argument: column {column.name}: generated values are not supported; "
                 "insert the values"
             )
-        return (
-            replace(column, comment=comment_in(kind))
-            if isinstance(kind, exp.Properties)
-            else column
-        )
+        if isinstance(kind, exp.Properties):
+            return replace(column, comment=comment_in(kind))
+        return column
 
     def default_value(self, item: exp.Expression) -> str:
         """Convert a default value to DuckDB SQL; raise `ToolError` for a query."""
@@ -286,20 +283,13 @@ class Warehouse(ABC):
     def set_comment(self, name: TableName, column: str, text: str) -> None:
         """Set the comment of a column, or of the table if `column` is empty."""
         table = self.engine.tables[name]
-        if column:
-            changed = self.column_of(name, column)
-            self.engine.tables[name] = replace(
-                table,
-                columns=tuple(
-                    replace(c, comment=text) if c is changed else c for c in table.columns
-                ),
-            )
-        else:
+        if not column:
             self.engine.tables[name] = replace(table, comment=text)
-
-    def column_of(self, name: TableName, column: str) -> Column:
-        """Return the column with a given name (ignoring case), or raise `ToolError`."""
-        for candidate in self.engine.tables[name].columns:
+            return
+        columns = list(table.columns)
+        for k, candidate in enumerate(columns):
             if candidate.name.lower() == column.lower():
-                return candidate
+                columns[k] = replace(candidate, comment=text)
+                self.engine.tables[name] = replace(table, columns=tuple(columns))
+                return
         raise ToolError(f"not found: {'.'.join(name)} has no column {echo(column)}")

@@ -13,6 +13,7 @@ from agentgym.text.tools import ToolError, echo
 
 # Nodes are untyped, because SQLGlot's classes declare few attributes.
 Node: TypeAlias = Any
+Rewrite: TypeAlias = Callable[[Node], Node]
 
 
 def swap(node: Node, new: Node) -> None:
@@ -91,11 +92,15 @@ def check_length(sql: str) -> str:
 NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time
 
 
+def duck_type(name: str) -> exp.DataType:
+    """Return a DuckDB type."""
+    return exp.DataType.build(name, dialect="duckdb")
+
+
 def library(name: str, *arguments: Any) -> exp.Anonymous:
     """Return a call to a macro in the schema `lib`."""
-    return exp.Anonymous(
-        this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None]
-    )
+    given = [argument for argument in arguments if argument is not None]
+    return exp.Anonymous(this=f"lib.{name}", expressions=given)
 
 
 def duck(text: str, *parts: Any) -> Node:
@@ -113,7 +118,7 @@ def default_name(column: Column) -> str | None:
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 
-def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
+def refuse(what: str, part: str = "") -> Rewrite:
     """Return a rewrite that rejects expressions; if `part` is given, only expressions with it."""
 
     def change(node: Node) -> Node:
@@ -124,7 +129,7 @@ def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
     return change
 
 
-COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
+COMMON_REWRITES: dict[type, Rewrite] = {
     exp.ByteLength: lambda node: library("bytes_in", node.this),
     **dict.fromkeys(
         (exp.Rand, exp.Randn, exp.Randstr, exp.Uuid, exp.TableSample),
