@@ -84,15 +84,12 @@ class FamilyRenderer:
         parsed = self.family.parse_response(
             list(ids), tools=self._tools(chat), prompt_ids=list(prompt)
         )
-        calls = [
-            {
-                "id": call.id or f"call_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
-            }
-            for number, call in enumerate(parsed.tool_calls)
-            if call.name and call.status != ToolCallParseStatus.UNKNOWN_TOOL
-        ]
+        calls = []
+        for number, call in enumerate(parsed.tool_calls):
+            if call.name and call.status != ToolCallParseStatus.UNKNOWN_TOOL:
+                function = {"name": call.name, "arguments": _arguments(call.arguments)}
+                call_id = call.id or f"call_{number}"
+                calls.append({"id": call_id, "type": "function", "function": function})
         message = {
             "role": "assistant",
             "content": parsed.content or None,
