@@ -76,9 +76,8 @@ class AgentEnv(ToolEnv):
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         self._replies += 1
         reply = self._parse(world, action, self._replies)
-        self.took_turn = not reply.calls or any(
-            call.name not in self._team_tools for call in reply.calls
-        )
+        used = {call.name for call in reply.calls}
+        self.took_turn = not used or not used.issubset(self._team_tools)
         world.turn += self.took_turn
         return reply, self._replies
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from agentgym.multi.channel import Channel, count_words
@@ -269,9 +270,10 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]
-        closing = closing if 0 < len(closing) < len(tools) else list(tools)[1::2]
+        if not 0 < len(closing) < len(tools):
+            closing = list(tools)[1::2]
         declared = {"actor": (), "closer": tuple(closing)}
-    named = {name for names in declared.values() for name in names}
+    named = set(chain.from_iterable(declared.values()))
     rest = [name for name in tools if name not in named]
     roles = {}
     for role, names in declared.items():

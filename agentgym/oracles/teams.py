@@ -102,8 +102,9 @@ class _TeamReading(ChatReading):
 
     def note_sent(self, text: str) -> None:
         part = _PART.fullmatch(text)
-        unfinished = part is not None and part[1] != part[2]
-        self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
+        self.has_floor, self.parts_sent = False, 0
+        if part and part[1] != part[2]:
+            self.has_floor, self.parts_sent = True, int(part[1])
 
     def take_state(self, text: str) -> None:
         # Drop unclosed blocks, because matching the pattern to them would take quadratic time.

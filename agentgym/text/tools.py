@@ -205,8 +205,10 @@ def _with_underscores(
     validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
 ) -> Callable[[Any], dict[str, Any]]:
     def validate_and_rename(arguments: Any) -> dict[str, Any]:
-        checked = validate(arguments)
-        return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
+        renamed = {}
+        for name, value in validate(arguments).items():
+            renamed[f"{name}_" if name in keywords else name] = value
+        return renamed
 
     return validate_and_rename
 
@@ -366,10 +368,8 @@ def _field(
 ) -> Any:
     from agentgym.text.schemas import described  # noqa: PLC0415 - see its docstring
 
-    if (
-        parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        or parameter.name not in hints
-    ):
+    has_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    if not has_name or parameter.name not in hints:
         raise TypeError(
             f"the tool {method.__qualname__} needs a type annotation for its argument "
             f"'{parameter.name}'"
