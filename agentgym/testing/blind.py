@@ -17,6 +17,8 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
+# a transcript and the call that followed
+NextCall = tuple[Transcript, ToolCall]
 Probe = Callable[[Transcript], Calls]
 # A function that makes a probe's calls in each training episode and returns the transcripts.
 Probing = Callable[[Probe], Sequence[Transcript]]
@@ -39,12 +41,13 @@ class Shortcut(Protocol):
 class Answer:
     """Policy that makes one final call with arguments guessed from examples."""
 
-    def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
-        by_shape: dict[tuple[str, ...], list[tuple[Transcript, ToolCall]]] = defaultdict(list)
+    def __init__(self, examples: Sequence[NextCall]) -> None:
+        by_shape: dict[tuple[str, ...], list[NextCall]] = defaultdict(list)
         for seen, call in examples:
             by_shape[call.name, *sorted(call.arguments)].append((seen, call))
-        (self.tool, *names), alike = max(by_shape.items(), key=lambda item: len(item[1]))
+        alike = max(by_shape.values(), key=len)
         transcripts, calls = zip(*alike, strict=True)
+        self.tool, names = calls[0].name, sorted(calls[0].arguments)
         self.constants: dict[str, Any] = {}
         self.guesses: dict[str, tuple[Guess, type]] = {}
         for name in names:
@@ -121,7 +124,7 @@ class ProbeAnswer:
 
     def act(self, seen: Transcript) -> Calls:
         """Make the initial calls, then try one guess per turn."""
-        turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
+        turn, probes = len(seen.turns), self._probe(seen.before(0))
         before = self._repeats if probes else 0
         if turn < before:
             return probes
@@ -280,15 +283,14 @@ def _probes(demonstrations: Sequence[Transcript], ending: Set[str]) -> dict[str,
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
+    examples: dict[str, list[NextCall]] = {}
     for demonstration in demonstrations:
         largest: dict[str, tuple[int, ToolCall]] = {}
-        for exchange in demonstration.turns[:-1]:
-            for call, _ in exchange:
-                for value in call.arguments.values():
-                    known = largest.get(call.name)
-                    if type(value) is int and (known is None or value > known[0]):
-                        largest[call.name] = value, call
+        for call in demonstration.before(-1).calls:
+            for value in call.arguments.values():
+                known = largest.get(call.name)
+                if type(value) is int and (known is None or value > known[0]):
+                    largest[call.name] = value, call
         for tool, (_, call) in largest.items():
             examples.setdefault(tool, []).append((demonstration.before(0), call))
     return {tool: Answer(some) for tool, some in examples.items()}

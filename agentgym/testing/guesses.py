@@ -60,7 +60,7 @@ class Selector:
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
         parts = UNITS[self.unit](text)
-        if self.place >= len(parts):  # place 0, which the other rules have, needs one part
+        if self.place >= len(parts):  # rules in `EXTREMES` have the place 0 and need one part
             return None
         if self.rule == "front":
             return parts[self.place]

@@ -50,7 +50,7 @@ class Transcript:
         return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
-        """Return the transcript before a turn; turns are counted from 0."""
+        """Return the transcript before a turn, counted from 0, or from the end if negative."""
         return Transcript(self.task, self.tools, self.turns[:turn])
 
 
@@ -113,9 +113,7 @@ def demonstrations(
     knows = has_hook(env.world_class, "optimal_calls")
 
     def successes() -> Iterator[tuple[ToolEnv, Transcript]]:
-        seeds = count
-        if not knows:
-            seeds *= _SEARCHES
+        seeds = count if knows else count * _SEARCHES
         for seed in range(first_seed, first_seed + seeds):
             begun = start(env, seed)
             if knows:

@@ -152,7 +152,7 @@ def _records(image: bytes) -> list[str]:
 def _difference(path: str, one: Any, two: Any) -> str:
     if isinstance(one, bytes) and isinstance(two, bytes) and one.startswith(_SQLITE):
         old, new = set(_records(one)), set(_records(two))
-        return f"{path}: {_short(sorted(old - new)[:2])} became {_short(sorted(new - old)[:2])}"
+        one, two = sorted(old - new)[:2], sorted(new - old)[:2]
     return f"{path}: {_short(one)} became {_short(two)}"
 
 

@@ -243,15 +243,15 @@ class ReplyGenerator:
         return text
 
     def _integer(self, schema: Schema, name: str) -> int:
-        low, high = schema.get("minimum", 0), schema.get("maximum", 12)
+        low, high = int(schema.get("minimum", 0)), int(schema.get("maximum", 12))
         share = self._rng.random()
         if share < 0.55:
             return self.vocabulary.number(self._rng, name)
         if share < 0.75:
             if "minimum" in schema or "maximum" in schema:
-                return int(self._pick((low, high)))
+                return _pick(self._rng, (low, high))
             return int(self._next(_BOUNDARIES))
-        return int(self._rng.integers(int(low), max(int(low), int(high)) + 1))
+        return int(self._rng.integers(low, max(low, high) + 1))
 
     def _object(self, schema: Schema, root: Schema, hostile: float) -> dict[str, Any]:
         properties, required = schema.get("properties", {}), schema.get("required", ())
