@@ -159,8 +159,10 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, `turn` does not count one agent's replies, so derive ids from the chat length.
-    number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
+    number = int(step.info.get("turn", 0))
+    if "agent" in step.info:
+        # In a team, `turn` does not count one agent's replies, so derive ids from the chat length.
+        number = len(step.chat.messages)
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
 

@@ -117,14 +117,16 @@ class ToolEnvironment:
             return _ENDED
         before = self._chat
         self._facts["turns"] += 1
-        self._take(self._env.step(render(ToolCall(name, arguments), self._env.unwrapped.dialect)))
+        reply = render(ToolCall(name, arguments), self._env.unwrapped.dialect)
+        self._take(self._env.step(reply))
         return _content(added(before, self._chat))
 
     def _take(self, outcome: tuple[Chat, float, bool, bool, Mapping[str, Any]]) -> None:
         self._chat, reward, terminated, truncated, info = outcome
         self._reward += float(reward)
         self._facts |= {"success": float(info["success"]), "truncated": float(truncated)}
-        self._over, self._invalid = terminated or truncated, bool(info["detail"].invalid)
+        self._over = terminated or truncated
+        self._invalid = bool(info["detail"].invalid)
 
 
 def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
@@ -356,7 +358,8 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
         given = {names.get(key, key): value for key, value in arguments.items()}
         return self._call(tool.name, given)
 
-    required, definitions = tool.parameters.get("required", ()), tool.parameters.get("$defs", {})
+    required = tool.parameters.get("required", ())
+    definitions = tool.parameters.get("$defs", {})
     hints, texts = {}, []
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     for python_name, name in names.items():
