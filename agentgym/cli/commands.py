@@ -90,7 +90,8 @@ def add_paper_commands(app: typer.Typer) -> None:
         if command.group and command.group not in groups:
             groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
             app.add_typer(groups[command.group], name=command.group)
-        groups.get(command.group, app).command(command.name, cls=AppCommand)(_as_function(command))
+        add = groups.get(command.group, app).command(command.name, cls=AppCommand)
+        add(_as_function(command))
 
 
 def _as_function(command: Command) -> Callable[..., None]:
@@ -108,7 +109,8 @@ def _as_function(command: Command) -> Callable[..., None]:
     hints = get_type_hints(command.run, include_extras=True)
     parameters = []
     for parameter in inspect.signature(command.run).parameters.values():
-        kind, help_text = hints[parameter.name].__origin__, hints[parameter.name].__metadata__[0]
+        hint = hints[parameter.name]
+        kind, help_text = hint.__origin__, hint.__metadata__[0]
         is_option = parameter.kind is parameter.KEYWORD_ONLY
         if parameter.default is parameter.empty and not is_option:
             info: Any = typer.Argument(help=help_text)

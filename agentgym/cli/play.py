@@ -73,7 +73,8 @@ class TerminalGame:
             close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
             remedy = close or "tools lists the calls, help the commands"
             return f"{line!r} is neither a call nor a command; {remedy}"
-        self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
+        messages = self.episode.chat.messages
+        self._shown[messages[0].text] = len(messages)
         self.episode.play(Reply(reply))
         return self.news()
 

@@ -348,7 +348,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
         for results in (before, after):
             columns.append(summarize(results, ("arm", "context", "horizon"), metric))
     rows = []
-    for key in sorted(columns[0], key=lambda key: (key[2], key[1], key[0])):
+    for key in sorted(columns[0], key=lambda key: key[::-1]):
         if all(key in column for column in columns):
             labels = [str(part) or "none" for part in key]
             rows.append([*labels, *(percent(column[key]) for column in columns)])
