@@ -53,7 +53,8 @@ class AgentEnv(ToolEnv):
                 f"the world and the team both have a tool {sorted(twice)[0]}; rename the tool of "
                 "the world"
             )
-        own = {name: tools[name] for name in tools if name in self.protocol.agents[self.agent]}
+        allowed = self.protocol.agents[self.agent]
+        own = {name: tools[name] for name in tools if name in allowed}
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:

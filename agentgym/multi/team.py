@@ -107,7 +107,8 @@ class Team:
 
     def collect(self, agent: str) -> str:
         """Return an agent's mail and empty the mailbox."""
-        mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
+        mail, self.mail[agent] = self.mail[agent], []
+        self._posted[agent] = 0
         return "\n\n".join(mail)
 
     @contextmanager
@@ -284,7 +285,10 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
     """List the agents with their world tools, one per line."""
-    return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
+    lines = []
+    for agent, tools in agents.items():
+        lines.append(f"- {agent}: {', '.join(tools) or 'none'}")
+    return "\n".join(lines)
 
 
 def _named(role: str) -> str:

@@ -92,7 +92,8 @@ class _TeamReading(ChatReading):
         self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
-            self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
+            self.parts = int(part[1]), int(part[2])
+            self.begun = part[3]
 
     def write_summary(self, state: str) -> str:
         number, count = self.parts

@@ -357,7 +357,8 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
 
 
 def _public_name(name: str) -> str:
-    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
+    plain = name.removesuffix("_")
+    return plain if keyword.iskeyword(plain) else name
 
 
 def _field(

@@ -349,9 +349,9 @@ def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], 
     newest: dict[str, tuple[Chat, Reply]] = {}
     steps: list[Step] = []
     for chat, reply, reward, info in parts:
-        before = newest.get(_agent(info), _NOTHING)
-        before = newest[_agent(info)] = (chat.after(before[0]), reply.after(before[1]))
-        steps.append(Step(*before, reward, info))
+        old_chat, old_reply = newest.get(_agent(info), _NOTHING)
+        now = newest[_agent(info)] = chat.after(old_chat), reply.after(old_reply)
+        steps.append(Step(*now, reward, info))
     return tuple(steps), last.after(steps[-1].chat if steps else Chat())
 
 
