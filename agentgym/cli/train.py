@@ -229,10 +229,8 @@ def train(
             settings |= {"model": model, **tuning}
         steps = _steps(model, cloning, hints, rl, pool)
         settings |= without_none({**steps, "episodes": episodes, "teacher": teacher})
-    if model is None:
-        _learn(settings, out)
-    else:
-        finetune(settings, out)
+    start = _learn if model is None else finetune
+    start(settings, out)
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
