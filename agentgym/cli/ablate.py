@@ -14,6 +14,7 @@ import typer
 
 from agentgym.assemble.registry import make
 from agentgym.cli.common import (
+    ARM_NAMES,
     CONTEXT_HELP,
     OPTION_HELP,
     BatchSize,
@@ -45,13 +46,7 @@ from agentgym.cli.common import (
     split,
     split_label,
 )
-from agentgym.cli.spending import (
-    MaxCost,
-    Prices,
-    limit_cost,
-    parse_prices,
-)
-from agentgym.oracles import ARMS
+from agentgym.cli.spending import MaxCost, Prices, limit_cost, parse_prices
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     Ablation,
@@ -66,16 +61,10 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout import (
-    BudgetError,
-    ModelOptions,
-    PolicyConfig,
-    RunLock,
-)
+from agentgym.training.rollout import BudgetError, ModelOptions, PolicyConfig, RunLock
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.seat_policies import agents_of
 
-_ARMS = ",".join(arm or "none" for arm in ARMS)
 _FIRST_PRESET = next(iter(presets()))
 _PROCESSORS = os.cpu_count() or 1
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
@@ -93,7 +82,7 @@ _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 ArmList = Annotated[
     str | None,
     typer.Option(
-        help=f"Oracle arms, comma-separated. The paper's: {_ARMS}. Others: "
+        help=f"Oracle arms, comma-separated. The paper's: {','.join(ARM_NAMES)}. Others: "
         "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
         autocompletion=complete_oracles,
     ),
@@ -217,14 +206,14 @@ def _common_seats(settings: Mapping[str, Any]) -> list[str]:
         env = make(world, **options.get("", {}), **options.get(world, {}))
         agents = agents_of(env)
         env.close()
-        common = [agent for agent in (common if number else agents) if agent in agents]
+        if number == 0:
+            common = list(agents)
+        common = [agent for agent in common if agent in agents]
     return common
 
 
 def _policies(
-    names: list[tuple[str, str]],
-    model: ModelOptions,
-    endpoint: list[str],
+    names: list[tuple[str, str]], model: ModelOptions, endpoint: list[str]
 ) -> list[PolicyConfig]:
     transport = endpoint_options(endpoint)
     policies = []
@@ -261,8 +250,10 @@ def _from_preset(
         "axis": (axis, str),
         "window": (window, partial(parse_tokens, "window")),
     }
-    given = {name: read(text) for name, (text, read) in readers.items() if text is not None}
-    settings = {**presets()[preset], **given}
+    settings = dict(presets()[preset])
+    for name, (text, read) in readers.items():
+        if text is not None:
+            settings[name] = read(text)
     if episodes is not None:
         check_int("episodes", episodes, 1, 1_000_000)
         settings["seeds"] = episodes

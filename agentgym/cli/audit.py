@@ -17,13 +17,7 @@ from agentgym.cli.common import (
     progress_bar,
     show_table,
 )
-from agentgym.testing import (
-    AuditConfig,
-    Campaign,
-    Finding,
-    check_laws,
-    run_audit,
-)
+from agentgym.testing import AuditConfig, Campaign, Finding, check_laws, run_audit
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
@@ -66,8 +60,11 @@ def audit(
             write_text(out, to_markdown(result.table()) + "\n")
     show_table(result.table())
     leaks = ", ".join(row.name for row in result.leaks)
-    typer.echo(f"verdict: {result.verdict}{f' ({leaks})' if leaks else ''}")
-    raise typer.Exit(int(bool(leaks)))
+    if not leaks:
+        typer.echo(f"verdict: {result.verdict}")
+        return
+    typer.echo(f"verdict: {result.verdict} ({leaks})")
+    raise typer.Exit(1)
 
 
 def check(
@@ -88,10 +85,12 @@ def check(
     broken = [result for result in results if result.verdict == "broken"]
     for result in broken:
         typer.echo(f"\nbroken: {result.name}\n{result.reason}\nto reproduce: {result.line}")
-    missing = {error.hook: error for result in results for error in result.missing}
+    missing: dict[str, str] = {}
+    for result in results:
+        for error in result.missing:
+            missing[error.hook] = f"\n  {error}"
     if missing:
-        lines = (f"\n  {error}" for error in missing.values())
-        typer.echo(f"\nmissing hooks: {''.join(lines)}")
+        typer.echo(f"\nmissing hooks: {''.join(missing.values())}")
     count = len(results) - len(broken)
     skipped = sum(result.verdict == "skipped" for result in results)
     typer.echo(f"{count - skipped} laws hold, {len(broken)} broken, {skipped} skipped")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -85,11 +86,12 @@ def check_out(out: Path) -> None:
 def add_paper_commands(app: typer.Typer) -> None:
     """Add every paper's commands to an app."""
     groups: dict[str, typer.Typer] = {}
-    for command in (command for paper in papers() for command in paper.commands):
+    for command in chain.from_iterable(paper.commands for paper in papers()):
         if command.group and command.group not in groups:
             groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
             app.add_typer(groups[command.group], name=command.group)
-        groups.get(command.group, app).command(command.name, cls=AppCommand)(_as_function(command))
+        add = groups.get(command.group, app).command(command.name, cls=AppCommand)
+        add(_as_function(command))
 
 
 def _as_function(command: Command) -> Callable[..., None]:
@@ -107,24 +109,21 @@ def _as_function(command: Command) -> Callable[..., None]:
     hints = get_type_hints(command.run, include_extras=True)
     parameters = []
     for parameter in inspect.signature(command.run).parameters.values():
-        kind, help_text = hints[parameter.name].__origin__, hints[parameter.name].__metadata__[0]
-        required = (
-            parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
-        )
-        info = typer.Argument(help=help_text) if required else typer.Option(help=help_text)
-        parameters.append(
-            parameter.replace(annotation=Annotated[kind, info], kind=parameter.KEYWORD_ONLY)
-        )
+        hint = hints[parameter.name]
+        kind, help_text = hint.__origin__, hint.__metadata__[0]
+        is_option = parameter.kind is parameter.KEYWORD_ONLY
+        if parameter.default is parameter.empty and not is_option:
+            info: Any = typer.Argument(help=help_text)
+        else:
+            info = typer.Option(help=help_text)
+        named = parameter.replace(kind=parameter.KEYWORD_ONLY)
+        parameters.append(named.replace(annotation=Annotated[kind, info]))
     vars(function)["__signature__"] = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def _print_version(requested: bool) -> None:
@@ -196,6 +195,9 @@ def main() -> None:
 
 def named_modules(arguments: Iterable[str]) -> list[str]:
     """Return the module names in arguments such as `package.module:factory`."""
-    # Ignore paths, because the name of a downloaded file could look like a module name.
-    words = (argument for argument in arguments if not Path(argument).exists())
-    return [module for word in words for module in _MODULE.findall(word)]
+    modules: list[str] = []
+    for argument in arguments:
+        # Ignore paths, because the name of a downloaded file could look like a module name.
+        if not Path(argument).exists():
+            modules += _MODULE.findall(argument)
+    return modules

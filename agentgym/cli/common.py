@@ -69,7 +69,8 @@ def _world_names() -> Iterable[str]:
 
 complete_world = complete(_world_names)
 complete_worlds = complete(_world_names, ",")
-complete_oracles = complete(lambda: [arm or "none" for arm in ARMS], ",")
+ARM_NAMES = [arm or "none" for arm in ARMS]
+complete_oracles = complete(lambda: ARM_NAMES, ",")
 complete_context = complete(lambda: ("none", *strategies()), ",+")
 
 WorldId = Annotated[
@@ -229,14 +230,18 @@ def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, s
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]
-    pairs = zip(names, seats, strict=True)
-    return [("", name) if len(each) > 1 else split_label(name) for name, each in pairs]
+    pairs = []
+    for name, each in zip(names, seats, strict=True):
+        pairs.append(("", name) if len(each) > 1 else split_label(name))
+    return pairs
 
 
 def split_label(text: str) -> tuple[str, str]:
     """Split a label from a string such as `small=runs/train`."""
-    found = None if Path(text).exists() else _LABEL.fullmatch(text)
-    return (found[1], found[2]) if found else ("", text)
+    found = _LABEL.fullmatch(text)
+    if found is None or Path(text).exists():
+        return "", text
+    return found[1], found[2]
 
 
 def parse_arms(text: str) -> list[str]:
@@ -293,10 +298,15 @@ def model_options(
         "batch_size": batch_size,
     }
     return ModelOptions(
-        **{name: value for name, value in given.items() if value is not None},
+        **without_none(given),
         max_new_tokens=parse_tokens("max_new_tokens", max_new_tokens),
         template=parse_options(template, "--template"),
     )
+
+
+def without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are given, which are not None."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def endpoint_options(options: list[str]) -> dict[str, Any]:

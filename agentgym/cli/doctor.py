@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +14,7 @@ import typer
 
 from agentgym.cli.common import exit_on_user_error
 from agentgym.training.evaluation.ablation import Cell, cell_of
-from agentgym.training.evaluation.study_folder import (
-    SETTINGS,
-    Study,
-    load_study,
-    log_of,
-)
+from agentgym.training.evaluation.study_folder import SETTINGS, Study, load_study, log_of
 from agentgym.training.evaluation.verification import choose_lines, contradiction
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory, TrajectoryLog
@@ -79,7 +73,9 @@ class FileFault:
     line: int | None = None
 
     def __str__(self) -> str:
-        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        where = str(self.path)
+        if self.line:
+            where += f", line {self.line}"
         return f"{where}: {self.problem}; {self.cost}"
 
 
@@ -90,12 +86,11 @@ def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
     """
     if not run.exists():
         raise ValueError(f"{run} does not exist; name a run folder or a log")
-    files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
-    files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
-    if not any(
-        path.name in _WHOLE_FILES or path.name.removesuffix(ENDING).endswith(".jsonl")
-        for path in files
-    ):
+    files: list[Path] = []
+    for path in sorted([run, *run.rglob("*")]):
+        if path.is_file() and SIDE not in path.name and not path.name.endswith(LOCK):
+            files.append(path)
+    if not any(path.name in _WHOLE_FILES or _has_lines(path) for path in files):
         raise ValueError(f"{run} contains no run; name a run folder or a log")
     for target in {run, *(path.parent for path in files)}:
         RunLock(target, folder=target.is_dir()).check()
@@ -130,9 +125,13 @@ def _faults(path: Path, replays: int) -> Iterator[FileFault]:
             read(path)
         except DamagedFileError as error:
             yield FileFault(path, error.problem, cost)
-    elif path.name.removesuffix(ENDING).endswith(".jsonl"):
+    elif _has_lines(path):
         yield from _torn_line(path)
         yield from _line_faults(path, replays)
+
+
+def _has_lines(path: Path) -> bool:
+    return path.name.removesuffix(ENDING).endswith(".jsonl")
 
 
 def _read_training(path: Path) -> None:
@@ -210,13 +209,14 @@ def _move_lines(path: Path, numbers: set[int | None]) -> None:
     number = 0
     with replacing(path) as rest:
         for chunk in read_chunks(path):
-            numbered = list(enumerate(chunk.lines, number + 1))
-            number += len(numbered)
-            for line in (line for place, line in numbered if place in numbers):
-                append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
-            rest.write(
-                encode_lines(path, [line for place, line in numbered if place not in numbers])
-            )
+            kept = []
+            for line in chunk.lines:
+                number += 1
+                if number in numbers:
+                    append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
+                else:
+                    kept.append(line)
+            rest.write(encode_lines(path, kept))
         with path.open("rb") as file:
             file.seek(torn_at(path))
             if torn := file.read():
@@ -228,8 +228,11 @@ def _side(path: Path) -> Path:
 
 
 def _move_file(path: Path) -> None:
-    places = (_side(path) if k == 1 else path.with_name(f"{path.name}{SIDE}-{k}") for k in count(1))
-    path.rename(next(place for place in places if not place.exists()))
+    place, number = _side(path), 1
+    while place.exists():
+        number += 1
+        place = path.with_name(f"{path.name}{SIDE}-{number}")
+    path.rename(place)
 
 
 # Maps a file name to a reader function and the consequence of moving the file aside.

@@ -73,13 +73,12 @@ def list_worlds(
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())
-    entries = [
-        entry
-        for entry in (everything if parts or show_all else worlds())
-        if all(part in entry.id.lower() for part in parts)
-    ]
+    searched = everything if parts or show_all else worlds()
+    entries = [entry for entry in searched if all(part in entry.id.lower() for part in parts)]
     if not entries:
-        names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
+        names: set[str] = set()
+        for entry in everything:
+            names.update(part.removesuffix("World") for part in short_id(entry.id).split("-"))
         near = (suggest(word, sorted(names)) for word in words or ())
         remedy = next(filter(None, near), "agentgym list --all shows all")
         fail(f"error: no id contains {' and '.join(parts)}; {remedy}")
@@ -187,11 +186,14 @@ def _print_episodes(
                 progress.console.print(trajectory.last.to_text(), highlight=False)
     for seat, counts in seats.items():
         typer.echo(f"{seat}: {_count(counts)}")
-    typer.echo(
-        (f"played {episodes - broken}" if seats else f"solved {solved} of {episodes - broken}")
-        + (f"; {broken} failed and are not counted" if broken else "")
-        + (f"; {collector.retried} restarted" if collector.retried else "")
-    )
+    counted = f"solved {solved} of {episodes - broken}"
+    if seats:
+        counted = f"played {episodes - broken}"
+    if broken:
+        counted += f"; {broken} failed and are not counted"
+    if collector.retried:
+        counted += f"; {collector.retried} restarted"
+    typer.echo(counted)
     if broken == episodes:
         raise typer.Exit(1)
 
@@ -226,8 +228,9 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
     log = TrajectoryLog(out)
     with log.writing():
         kept = read_settings(log.settings, expected)
-        for _ in log.of_run(env_spec, {"policy": policy.name}, alone=True) if kept is None else ():
-            pass
+        if kept is None:
+            for _ in log.of_run(env_spec, {"policy": policy.name}, alone=True):
+                pass
         keep_settings(log.settings, expected, kept, out)
 
 
@@ -237,9 +240,10 @@ def _summary(trajectory: Trajectory) -> str:
     ended = trajectory.steps[-1].info["detail"]["ended"]
     faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
     outcomes = "".join(f", {seat} {each}" for seat, each in trajectory.outcomes().items())
-    return (
-        f"seed {trajectory.seed}: score {trajectory.reward}{outcomes}, "
-        f"{trajectory.steps[-1].info['turn']} turns"
-        + ("; over the model's context window" if ended == "over_window" else "")
-        + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")
-    )
+    turns = trajectory.steps[-1].info["turn"]
+    text = f"seed {trajectory.seed}: score {trajectory.reward}{outcomes}, {turns} turns"
+    if ended == "over_window":
+        text += "; over the model's context window"
+    if faults:
+        text += f"; {faults} tool faults, see info.detail.faults in the log"
+    return text

@@ -66,17 +66,14 @@ def _to_inspect(run: Path, log: Path) -> int:
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
     """Return a task's program files and a helper module that caches calls to `main`."""
     env = make(env_id, **options)
-    world = tool_env(env).world if env.reset(seed=seed) else None
+    env.reset(seed=seed)
+    world = tool_env(env).world
     if not isinstance(world, CodeWorld):
         raise ValueError(f"{env_id} has no program to export; choose a CodeWorld task")
     files = dict(world.files())
-    return {
-        **files,
-        ROOT: _LAUNCH + files[ROOT],
-        HELPER: _HELPER.format(
-            modules=_list_modules(list(files)), needed=_list_modules(world.needed())
-        ),
-    }
+    modules, needed = _list_modules(list(files)), _list_modules(world.needed())
+    helper = _HELPER.format(modules=modules, needed=needed)
+    return {**files, ROOT: _LAUNCH + files[ROOT], HELPER: helper}
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
@@ -89,6 +86,8 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _list_modules(files: Sequence[str]) -> str:
-    return "".join(
-        f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
-    )
+    lines = ""
+    for file in reversed(files):
+        if file != ROOT:
+            lines += f'    "{file.removesuffix(".py")}",\n'
+    return lines

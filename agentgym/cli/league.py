@@ -58,10 +58,9 @@ def league(
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         transport = endpoint_options(endpoint)
-        policies = [
-            PolicyConfig(name, model=model, label=label, transport=transport)
-            for label, name in map(split_label, policy)
-        ]
+        policies = []
+        for label, name in map(split_label, policy):
+            policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
         settings = League(
             world=world, policies=policies, episodes=episodes, options=parse_options(options)
         )

@@ -60,5 +60,6 @@ def _package(name: str) -> str:
 
 def _class_name(package: str) -> str:
     words = [word.capitalize() for word in package.split("_") if word]
-    stem = "".join(words[:-1] if words[-1] in ("Bench", "World", "Worlds") and words[1:] else words)
-    return f"{stem}World"
+    if len(words) > 1 and words[-1] in ("Bench", "World", "Worlds"):
+        words.pop()
+    return f"{''.join(words)}World"

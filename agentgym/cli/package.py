@@ -46,7 +46,8 @@ def package(
             raise ValueError(f"--name must be lower-case letters, digits and -, got {name!r}")
         world = load_world(spec.kwargs["world"])
         own = {key: given[key] for key in given if key in world.Config.__dataclass_fields__}
-        needed = [each for each in world.requirements(make_config(world, own)) if each in PACKAGES]
+        required = world.requirements(make_config(world, own))
+        needed = [each for each in required if each in PACKAGES]
         words = {
             "name": name,
             "module": name.replace("-", "_"),

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +73,8 @@ class TerminalGame:
             close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
             remedy = close or "tools lists the calls, help the commands"
             return f"{line!r} is neither a call nor a command; {remedy}"
-        self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
+        messages = self.episode.chat.messages
+        self._shown[messages[0].text] = len(messages)
         self.episode.play(Reply(reply))
         return self.news()
 
@@ -135,12 +137,13 @@ class TerminalGame:
             return "optimal calls are not defined here"
         if not len(calls):
             return "the task can no longer be solved"
-        shown = [
-            f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
-            for call, _ in zip(calls, range(_SHOWN), strict=False)
-        ]
-        rest = f"\nand {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
-        return "\n".join(shown) + rest
+        lines = []
+        for call in islice(calls, _SHOWN):
+            arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+            lines.append(f"{call.name}({arguments})")
+        if len(calls) > _SHOWN:
+            lines.append(f"and {len(calls) - _SHOWN} more")
+        return "\n".join(lines)
 
 
 def _paragraphs(*texts: str) -> str:

@@ -59,7 +59,7 @@ class PlainStream:
 def plain_output() -> Iterator[None]:
     """Escape control characters in all output of a `with` block."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_plain(stream) for stream in before)
+    sys.stdout, sys.stderr = map(_plain, before)
     try:
         yield
     finally:

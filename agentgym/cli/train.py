@@ -33,6 +33,7 @@ from agentgym.cli.common import (
     resume_hint,
     show_table,
     split,
+    without_none,
 )
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
@@ -201,8 +202,9 @@ def train(
             "window": parse_tokens("window", window),
             "options": parse_options(options),
             "seed": seed,
-            **({"opponents": _read_opponents(opponent)} if opponent else {}),
         }
+        if opponent:
+            settings["opponents"] = _read_opponents(opponent)
         if teacher is None and model is None and is_team(resolve(world)):
             teacher = _TEAM_TEACHER
             typer.echo(f"teacher: {teacher}, because thinking:p=0.2 cannot play a team")
@@ -217,27 +219,28 @@ def train(
             "dtype": dtype,
             "batch_size": batch_size,
             "template": parse_options(template) or None,
-            **(parse_cells(evaluation) if evaluation is not None else {}),
-            **parse_options(setting, "--setting"),
         }
-        tuning = _given(tuning)
+        if evaluation is not None:
+            tuning |= parse_cells(evaluation)
+        tuning = without_none(tuning | parse_options(setting, "--setting"))
         if model is None:
             _refuse(tuning, "requires --model; without it a small model is trained from scratch")
         else:
             settings |= {"model": model, **tuning}
         steps = _steps(model, cloning, hints, rl, pool)
-        settings |= _given({**steps, "episodes": episodes, "teacher": teacher})
-    if model is None:
-        _learn(settings, out)
-    else:
-        finetune(settings, out)
+        settings |= without_none({**steps, "episodes": episodes, "teacher": teacher})
+    start = _learn if model is None else finetune
+    start(settings, out)
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
     # Compare parameter sources by name, because their class differs between typer releases.
-    sources = {name: command.get_parameter_source(name) for name in command.params}
-    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
+    given = set()
+    for name in command.params:
+        source = command.get_parameter_source(name)
+        if source and source.name == "COMMANDLINE":
+            given.add(name)
+    if other := sorted(given - {"config", "model", "seed", "setting", "out"}):
         raise ValueError(
             f"{other[0]} cannot be used with --config; set {other[0]} in {path} or with --setting"
         )
@@ -264,12 +267,8 @@ def _steps(
     return {"clone_steps": cloning, **shared}
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _refuse(options: dict[str, Any], reason: str) -> None:
-    if given := list(_given(options)):
+    if given := list(without_none(options)):
         raise ValueError(f"{given[0]} {reason}")
 
 
@@ -342,16 +341,15 @@ def summarize_point(point: Point) -> str:
 
 def comparison(before: list[Result], after: list[Result]) -> Table:
     """Return success and step accuracy by arm and horizon, before and after fine-tuning."""
-    columns = [
-        summarize(results, ("arm", "context", "horizon"), metric)
-        for metric in ("success", "step_accuracy")
-        for results in (before, after)
-    ]
-    rows = [
-        [*(str(part) or "none" for part in key), *(percent(column[key]) for column in columns)]
-        for key in sorted(columns[0], key=lambda key: (key[2], key[1], key[0]))
-        if all(key in column for column in columns)
-    ]
+    columns = []
+    for metric in ("success", "step_accuracy"):
+        for results in (before, after):
+            columns.append(summarize(results, ("arm", "context", "horizon"), metric))
+    rows = []
+    for key in sorted(columns[0], key=lambda key: key[::-1]):
+        if all(key in column for column in columns):
+            labels = [str(part) or "none" for part in key]
+            rows.append([*labels, *(percent(column[key]) for column in columns)])
     header = ["arm", "context", "turns", "success before", "after", "step accuracy before", "after"]
     return f"{len(after)} held-out episodes before and after, % with 95 % intervals", header, rows
 

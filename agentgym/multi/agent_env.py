@@ -53,7 +53,8 @@ class AgentEnv(ToolEnv):
                 f"the world and the team both have a tool {sorted(twice)[0]}; rename the tool of "
                 "the world"
             )
-        own = {name: tools[name] for name in tools if name in self.protocol.agents[self.agent]}
+        allowed = self.protocol.agents[self.agent]
+        own = {name: tools[name] for name in tools if name in allowed}
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
@@ -76,9 +77,8 @@ class AgentEnv(ToolEnv):
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         self._replies += 1
         reply = self._parse(world, action, self._replies)
-        self.took_turn = not reply.calls or any(
-            call.name not in self._team_tools for call in reply.calls
-        )
+        used = {call.name for call in reply.calls}
+        self.took_turn = not used or not used.issubset(self._team_tools)
         world.turn += self.took_turn
         return reply, self._replies
 

@@ -112,7 +112,8 @@ class Game:
         # Talking and waiting do not use a turn, so a turn may take several cycles.
         self._last = self.max_cycles or 4 * (first.max_turns or 2_500) + 16
         self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
+        self._seen = dict.fromkeys(self.agents, 0)
+        self._begun = dict.fromkeys(self.agents, 0)
         self.protocol.begin(self.team)
         for agent in self.agents:
             self._begin_chat(agent)
@@ -169,7 +170,8 @@ class Game:
         if team.ended:
             self._finish()
             return
-        if len(team.idle - team.restarting) == len(self.agents) and not any(team.mail.values()):
+        all_idle = len(team.idle - team.restarting) == len(self.agents)
+        if all_idle and not any(team.mail.values()):
             self.protocol.rouse(team)
         for agent in self.agents:
             self._deliver(agent)

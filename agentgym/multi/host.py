@@ -108,8 +108,8 @@ class Hosting(TeamProtocol):
         if team.question:
             raise ToolError(f"{HOST} has not answered yet; this call was not run")
         result = go()
-        team.question, team.answer = question, result if isinstance(result, str) else result.text
-        team.tasks[HOST] = question
+        team.question = team.tasks[HOST] = question
+        team.answer = result if isinstance(result, str) else result.text
         team.restarting.add(HOST)
         team.idle.add(GUESSER)
         return f"{HOST} is asked."

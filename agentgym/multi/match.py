@@ -104,8 +104,9 @@ class Match(TeamProtocol):
         return bool(score) and _seated(team.worlds[agent]).payoff() >= 1.0
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        seats = team.worlds.items()
-        return {agent: _seated(world).payoff() if score else 0.0 for agent, world in seats}
+        if not score:
+            return dict.fromkeys(team.worlds, 0.0)
+        return {agent: _seated(world).payoff() for agent, world in team.worlds.items()}
 
 
 class _Referee(Toolset):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from agentgym.multi.channel import Channel, count_words
@@ -106,7 +107,8 @@ class Team:
 
     def collect(self, agent: str) -> str:
         """Return an agent's mail and empty the mailbox."""
-        mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
+        mail, self.mail[agent] = self.mail[agent], []
+        self._posted[agent] = 0
         return "\n\n".join(mail)
 
     @contextmanager
@@ -269,9 +271,10 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]
-        closing = closing if 0 < len(closing) < len(tools) else list(tools)[1::2]
+        if not 0 < len(closing) < len(tools):
+            closing = list(tools)[1::2]
         declared = {"actor": (), "closer": tuple(closing)}
-    named = {name for names in declared.values() for name in names}
+    named = set(chain.from_iterable(declared.values()))
     rest = [name for name in tools if name not in named]
     roles = {}
     for role, names in declared.items():
@@ -282,7 +285,10 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
     """List the agents with their world tools, one per line."""
-    return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
+    lines = []
+    for agent, tools in agents.items():
+        lines.append(f"- {agent}: {', '.join(tools) or 'none'}")
+    return "\n".join(lines)
 
 
 def _named(role: str) -> str:

@@ -91,7 +91,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
         # PettingZoo's tests pass options that no env accepts.
-        check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
+        given = {key: value for key, value in (options or {}).items() if key in known}
+        check_reset(given, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
         self.game.reset(self._generator)

@@ -134,13 +134,13 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
 
 
 def _example_game(agent_env: AgentEnv) -> Game:
-    stacks = {}
+    stacks: dict[str, list[Any]] = {}
     for agent, stack in agent_env.game_arguments["stacks"].items():
-        names = [layer["entry_point"].rpartition(":")[2] for layer in stack]
-        end = (
-            names.index(InContextExamples.__name__) if InContextExamples.__name__ in names else None
-        )
-        stacks[agent] = stack[:end]
+        stacks[agent] = []
+        for layer in stack:
+            if layer["entry_point"].rpartition(":")[2] == InContextExamples.__name__:
+                break
+            stacks[agent].append(layer)
     arguments = {**agent_env.game_arguments, "stacks": stacks}
     arguments.pop("message_noise", None)
     return Game(**arguments)
@@ -233,9 +233,10 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         labels: list[str] = []
         ran: list[ToolCall] = []
         for call, answer in zip(reply.calls, answers, strict=False):
-            failed = answer.text.startswith("error:")
-            labels.append("invalid" if failed else "")
-            if not failed:
+            if answer.text.startswith("error:"):
+                labels.append("invalid")
+            else:
+                labels.append("")
                 ran.append(call)
         world_labels = iter(label_calls(ran))
         labels = [label or next(world_labels) for label in labels]

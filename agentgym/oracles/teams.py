@@ -92,7 +92,8 @@ class _TeamReading(ChatReading):
         self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
-            self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
+            self.parts = int(part[1]), int(part[2])
+            self.begun = part[3]
 
     def write_summary(self, state: str) -> str:
         number, count = self.parts
@@ -102,8 +103,9 @@ class _TeamReading(ChatReading):
 
     def note_sent(self, text: str) -> None:
         part = _PART.fullmatch(text)
-        unfinished = part is not None and part[1] != part[2]
-        self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
+        self.has_floor, self.parts_sent = False, 0
+        if part and part[1] != part[2]:
+            self.has_floor, self.parts_sent = True, int(part[1])
 
     def take_state(self, text: str) -> None:
         # Drop unclosed blocks, because matching the pattern to them would take quadratic time.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -19,12 +19,7 @@ from agentgym.assemble.registry import make
 from agentgym.oracles import RandomPolicy
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.play.policy import Policy
-from agentgym.testing.blind import (
-    Probe,
-    Shortcut,
-    learn_shortcuts,
-    opaque_ids,
-)
+from agentgym.testing.blind import Probe, Shortcut, learn_shortcuts, opaque_ids
 from agentgym.testing.guesses import options
 from agentgym.testing.playing import (
     Transcript,
@@ -129,14 +124,16 @@ class Audit:
     @property
     def verdict(self) -> str:
         verdicts = {row.verdict for row in self.rows}
-        return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
+        for worst in ("leak", "undecided"):
+            if worst in verdicts:
+                return worst
+        return "holds"
 
     def table(self) -> Table:
         """Return the results as a table."""
-        rows = [
-            [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            rows.append([row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict])
         title = (
             f"{self.world}: scores in percent with 99 % intervals (ceiling "
             f"{100 * self.ceiling.value:.1f}, {self.ceiling.source} score by chance {100 * self.ceiling.chance:.1f})"
@@ -164,9 +161,11 @@ def run_audit(
     luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
     ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
     shortcuts = learn_shortcuts(lessons, probing)
-    known = {value for lesson in lessons for value in opaque_ids(lesson)}
-    own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
-    policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}
+    known = set[str]().union(*map(opaque_ids, lessons))
+    policies: dict[str, Policy] = {}
+    for name, make_adversary in adversaries(test.world_class).items():
+        policies[name] = make_adversary(config.world)
+    policies["random legal"] = RandomPolicy(config.world)
     scores: dict[str, list[float]] = defaultdict(list)
     for seed in range(config.seeds):
         _play_seed(start(test, seed), shortcuts, policies, known, scores)
@@ -217,13 +216,15 @@ def find_ceiling(
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
-    by_schema = max((1 / count for count in counts if count), default=0)
-    enumerated = max(by_schema, _share_of_options(lessons))
+    fewest = min(filter(None, counts), default=inf)
+    enumerated = max(1 / fewest, _share_of_options(lessons))
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
     # A chance score above the cap has a sampling error, which must not cause a `leak` verdict.
-    return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
+    if estimated.value > CAP:
+        return Ceiling(estimated.high, "estimated")
+    return Ceiling(estimated.value, "estimated")
 
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:

@@ -6,8 +6,8 @@ The policies see the chat and the tool schemas, and learn from successful episod
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, Protocol
 
@@ -17,6 +17,8 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
+# a transcript and the call that followed
+NextCall = tuple[Transcript, ToolCall]
 Probe = Callable[[Transcript], Calls]
 # A function that makes a probe's calls in each training episode and returns the transcripts.
 Probing = Callable[[Probe], Sequence[Transcript]]
@@ -39,34 +41,38 @@ class Shortcut(Protocol):
 class Answer:
     """Policy that makes one final call with arguments guessed from examples."""
 
-    def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
-        shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
-        shape, _ = shapes.most_common(1)[0]
-        self.tool, *names = shape
-        alike = [x for x in examples if (x[1].name, *sorted(x[1].arguments)) == shape]
+    def __init__(self, examples: Sequence[NextCall]) -> None:
+        by_shape: dict[tuple[str, ...], list[NextCall]] = defaultdict(list)
+        for seen, call in examples:
+            by_shape[call.name, *sorted(call.arguments)].append((seen, call))
+        alike = max(by_shape.values(), key=len)
+        transcripts, calls = zip(*alike, strict=True)
+        self.tool, names = calls[0].name, sorted(calls[0].arguments)
         self.constants: dict[str, Any] = {}
         self.guesses: dict[str, tuple[Guess, type]] = {}
         for name in names:
-            values = [call.arguments[name] for _, call in alike]
+            values = [call.arguments[name] for call in calls]
             kind = type(values[0])
-            if kind in (int, float, str) and len(set(map(str, values))) > 1:
-                guess = learn_guess([(seen, str(call.arguments[name])) for seen, call in alike])
+            texts = list(map(str, values))
+            if kind in (int, float, str) and len(set(texts)) > 1:
+                guess = learn_guess(list(zip(transcripts, texts, strict=True)))
                 self.guesses[name] = guess, kind
             else:
-                common, _ = Counter(map(repr, values)).most_common(1)[0]
-                self.constants[name] = next(v for v in values if repr(v) == common)
+                counts = Counter(map(repr, values))
+                self.constants[name] = max(values, key=lambda value: counts[repr(value)])
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
         """Yield calls, the likeliest first."""
+        if not self.guesses:
+            yield ToolCall(self.tool, dict(self.constants))
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
             for text in islice(guess.pick(seen), _TRIES):
                 picks[-1] += _typed(text, kind)
-        for values in zip(*picks, strict=False) if picks else [()]:
-            yield ToolCall(
-                self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
-            )
+        for values in zip(*picks, strict=False):
+            guessed = dict(zip(self.guesses, values, strict=True))
+            yield ToolCall(self.tool, self.constants | guessed)
 
     def likeliest(self, seen: Transcript) -> Calls:
         """Return the likeliest call, or an empty list if no rule applies."""
@@ -88,7 +94,8 @@ class ScriptedShortcut:
 
     def act(self, seen: Transcript) -> Calls:
         """Play this turn's reply."""
-        return self._replies[len(seen.turns)] if len(seen.turns) < len(self._replies) else ()
+        turn = len(seen.turns)
+        return self._replies[turn] if turn < len(self._replies) else ()
 
 
 class OptionAnswer:
@@ -99,14 +106,14 @@ class OptionAnswer:
 
     def act(self, seen: Transcript) -> Calls:
         """Answer with the chosen option in the first turn."""
-        listed = options(seen.task)
-        if seen.turns or not listed or len(self._answer.guesses) != 1:
+        listed, answer = options(seen.task), self._answer
+        if seen.turns or not listed or len(answer.guesses) != 1:
             return ()
-        ((name, (_, kind)),) = self._answer.guesses.items()
-        return [
-            ToolCall(self._answer.tool, {**self._answer.constants, name: value})
-            for value in _typed(self._choose(listed), kind)
-        ]
+        ((name, (_, kind)),) = answer.guesses.items()
+        calls = []
+        for value in _typed(self._choose(listed), kind):
+            calls.append(ToolCall(answer.tool, {**answer.constants, name: value}))
+        return calls
 
 
 class ProbeAnswer:
@@ -117,7 +124,7 @@ class ProbeAnswer:
 
     def act(self, seen: Transcript) -> Calls:
         """Make the initial calls, then try one guess per turn."""
-        turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
+        turn, probes = len(seen.turns), self._probe(seen.before(0))
         before = self._repeats if probes else 0
         if turn < before:
             return probes
@@ -137,8 +144,10 @@ class Copy:
         """Play the next calls."""
         task = set(words(seen.task))
         _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
-        turns = nearest.turns
-        return [call for call, _ in turns[len(seen.turns)]] if len(seen.turns) < len(turns) else ()
+        turn = len(seen.turns)
+        if turn < len(nearest.turns):
+            return [call for call, _ in nearest.turns[turn]]
+        return ()
 
 
 class CopyByPosition:
@@ -149,15 +158,16 @@ class CopyByPosition:
     def __init__(self, demonstrations: Sequence[Transcript]) -> None:
         common, _ = Counter(map(_names, demonstrations)).most_common(1)[0]
         alike = [d for d in demonstrations if _names(d) == common]
-        self._answers = [
-            Answer([(d.before(turn), d.turns[turn][-1][0]) for d in alike])
-            for turn in range(len(alike[0].turns))
-        ]
+        self._answers = [_answer_of_turn(turn, alike) for turn in range(len(common))]
 
     def act(self, seen: Transcript) -> Calls:
         """Play the next call."""
         turn = len(seen.turns)
         return self._answers[turn].likeliest(seen) if turn < len(self._answers) else ()
+
+
+def _answer_of_turn(turn: int, demonstrations: Sequence[Transcript]) -> Answer:
+    return Answer([(d.before(turn), d.turns[turn][-1][0]) for d in demonstrations])
 
 
 def _names(demonstration: Transcript) -> tuple[str, ...]:
@@ -167,14 +177,12 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 def opaque_ids(seen: Transcript) -> set[str]:
     """Return the ids used in calls, except ids that appear in the task."""
     ids = set()
-    for exchange in seen.turns:
-        for call, _ in exchange:
-            for name, value in call.arguments.items():
-                is_id = (
-                    isinstance(value, str) and _ID_NAME.search(name) and _OPAQUE.fullmatch(value)
-                )
-                if is_id and value not in seen.task:
-                    ids.add(value)
+    for call in seen.calls:
+        for name, value in call.arguments.items():
+            if not isinstance(value, str) or value in seen.task:
+                continue
+            if _ID_NAME.search(name) and _OPAQUE.fullmatch(value):
+                ids.add(value)
     return ids
 
 
@@ -188,17 +196,18 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
     """Learn all shortcuts from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
+    ending = {call.name for call in finals}
     calls = {_text(call): call for call in reversed(finals)}
     common = Counter(map(_text, finals)).most_common(_TRIES)
     constants = [[calls[text]] for text, _ in common]
     shortcuts: list[Shortcut] = [
         ScriptedShortcut("nothing at all", ()),
-        *_ends(demonstrations[0].tools, finals),
+        *_ends(demonstrations[0].tools, ending),
         ScriptedShortcut("most frequent answers of other episodes", constants),
         *(OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()),
         ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
     ]
-    for name, probe in _probes(demonstrations).items():
+    for name, probe in _probes(demonstrations, ending).items():
         answer = Answer(list(zip(probing(probe), finals, strict=True)))
         shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
         if name == _FIRST:
@@ -218,8 +227,7 @@ def _text(call: ToolCall) -> str:
     return f"{call.name} {sorted(call.arguments.items(), key=repr)}"
 
 
-def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
-    ending = {call.name for call in finals}
+def _ends(tools: Sequence[Tool], ending: Set[str]) -> list[Shortcut]:
     shortcuts: list[Shortcut] = []
     for tool in tools:
         if tool.final or tool.name in ending:
@@ -230,14 +238,17 @@ def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
 
 
 def _label(call: ToolCall) -> str:
-    return f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.name}({arguments})"
 
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
     least = {name: choices[0] for name, choices in values.items()}
-    first = next((name for name, choices in values.items() if len(choices) > 1), None)
-    return [least] if first is None else [{**least, first: value} for value in values[first]]
+    for name, choices in values.items():
+        if len(choices) > 1:
+            return [{**least, name: value} for value in choices]
+    return [least]
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
@@ -254,18 +265,16 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
     return least.get(schema.get("type", ""), [schema.get("minimum", 0)])
 
 
-def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
+def _probes(demonstrations: Sequence[Transcript], ending: Set[str]) -> dict[str, Probe]:
     probes: dict[str, Probe] = {}
-    ending = {d.final_call.name for d in demonstrations}
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
-        probes[_FIRST] = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer]).likeliest
-    used = {call.name for d in longer for exchange in d.turns for call, _ in exchange} - ending
-    bare = [
-        ToolCall(tool.name, {})
-        for tool in demonstrations[0].tools
-        if tool.name in used and not tool.final and not tool.parameters.get("required")
-    ]
+        probes[_FIRST] = _answer_of_turn(0, longer).likeliest
+    used = {call.name for d in longer for call in d.calls} - ending
+    bare: list[ToolCall] = []
+    for tool in demonstrations[0].tools:
+        if tool.name in used and not tool.final and not tool.parameters.get("required"):
+            bare.append(ToolCall(tool.name, {}))
     if bare:
         probes["all calls without arguments"] = lambda seen: bare
     for name, page in _last_pages(longer).items():
@@ -274,15 +283,14 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
+    examples: dict[str, list[NextCall]] = {}
     for demonstration in demonstrations:
         largest: dict[str, tuple[int, ToolCall]] = {}
-        for exchange in demonstration.turns[:-1]:
-            for call, _ in exchange:
-                for value in call.arguments.values():
-                    known = largest.get(call.name)
-                    if type(value) is int and (known is None or value > known[0]):
-                        largest[call.name] = value, call
+        for call in demonstration.before(-1).calls:
+            for value in call.arguments.values():
+                known = largest.get(call.name)
+                if type(value) is int and (known is None or value > known[0]):
+                    largest[call.name] = value, call
         for tool, (_, call) in largest.items():
             examples.setdefault(tool, []).append((demonstration.before(0), call))
     return {tool: Answer(some) for tool, some in examples.items()}

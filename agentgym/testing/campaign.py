@@ -75,8 +75,9 @@ class Campaign:
         report = play(Case(env_id, self._seed, tally.episodes, texts))
         tally.add(report)
         for finding in report.findings:
-            world = () if finding.kind in _NAMELESS else (resolve(env_id).partition("-")[0],)
-            cause = (finding.kind, finding.mark, *world)
+            cause: tuple[str, ...] = (finding.kind, finding.mark)
+            if finding.kind not in _NAMELESS:
+                cause += (resolve(env_id).partition("-")[0],)
             tally.causes[cause] += 1
             if cause not in self._known:
                 self._known.add(cause)

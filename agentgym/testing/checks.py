@@ -138,7 +138,9 @@ def describe_result(before: Chat, result: StepResult) -> str:
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]
-    tools = [] if chat.tools == before.tools else [tool.to_openai() for tool in chat.tools]
+    tools = []
+    if chat.tools != before.tools:
+        tools = [tool.to_openai() for tool in chat.tools]
     return json.dumps(
         [shared, new, tools, float(reward), terminated, truncated, info], default=repr
     )

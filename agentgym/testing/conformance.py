@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -12,7 +11,7 @@ from agentgym.assemble.registry import is_team, make, resolve
 from agentgym.oracles import ARMS
 from agentgym.play.env import tool_env
 from agentgym.testing import laws
-from agentgym.testing.laws import SCRIPTED, BrokenLaw, world_of
+from agentgym.testing.laws import SCRIPTED, BrokenLaw, further_arguments, world_of
 from agentgym.text.parsing import Dialect
 from agentgym.world.world import MissingHook, has_hook
 
@@ -45,7 +44,7 @@ class LawResult:
 def world_laws(seeds: int = 5) -> list[Law]:
     """Return the laws, fastest first; most laws are checked on `seeds` instances."""
     some = range(seeds)
-    return [
+    every = [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),
         Law("spaces, rewards and infos", functools.partial(laws.check_spaces, seeds=some)),
         Law("doing nothing scores 0", functools.partial(laws.check_doing_nothing, seeds=some)),
@@ -59,30 +58,25 @@ def world_laws(seeds: int = 5) -> list[Law]:
             functools.partial(laws.check_hints, seeds=some),
             (*_HINTS, *SCRIPTED, *_READERS),
         ),
-        *(
-            Law(
-                f"the oracle solves and labels fit, arm {arm or 'none'}",
-                functools.partial(laws.check_oracle, arm=arm, seeds=some),
-                _needs(arm),
-            )
-            for arm in ARMS
-        ),
-        *(
-            Law(
-                f"the oracle solves, dialect {dialect}",
-                functools.partial(laws.check_dialect, dialect=dialect),
-                SCRIPTED,
-            )
-            for dialect in get_args(Dialect)
-        ),
-        Law("hostile replies", laws.check_hostile_replies),
-        Law("same seed, same bytes", lambda env_id: laws.check_same_bytes([env_id])),
     ]
+    for arm in ARMS:
+        name = f"the oracle solves and labels fit, arm {arm or 'none'}"
+        check = functools.partial(laws.check_oracle, arm=arm, seeds=some)
+        every.append(Law(name, check, _needs(arm)))
+    for dialect in get_args(Dialect):
+        name = f"the oracle solves, dialect {dialect}"
+        every.append(Law(name, functools.partial(laws.check_dialect, dialect=dialect), SCRIPTED))
+    every.append(Law("hostile replies", laws.check_hostile_replies))
+    every.append(Law("same seed, same bytes", lambda env_id: laws.check_same_bytes([env_id])))
+    return every
 
 
 def _needs(arm: str) -> tuple[str, ...]:
-    hints = {"P": ("subtask", "read_subtask"), "S": ("state", "read_state")}
-    return (*SCRIPTED, *(hook for letter in arm for hook in hints.get(letter, ())))
+    hooks: tuple[str, ...] = SCRIPTED
+    for letter, hint in (("S", "state"), ("P", "subtask")):
+        if letter in arm:
+            hooks += (hint, f"read_{hint}")
+    return hooks
 
 
 def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
@@ -97,18 +91,21 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
     world = world_of(full)
     undefined = world.undefined_hooks(tool_env(make(full)).config)
     # The module prefix lets other processes import a user-defined world.
-    name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
+    name = full
+    if not full.startswith("agentgym/"):
+        name = f"{world.__module__}:{full.rpartition('/')[2]}"
     chosen = [law for law in world_laws(seeds) if only in law.name]
     if not chosen:
         names = ", ".join(law.name for law in world_laws())
         raise ValueError(f"no law has a name that contains {only!r}; laws: {names}")
     for law in chosen:
-        lacking = tuple(MissingHook(world, hook) for hook in law.hooks if not has_hook(world, hook))
+        lacking = [hook for hook in law.hooks if not has_hook(world, hook)]
         reasons = [undefined[hook] for hook in law.hooks if hook in undefined]
         if lacking:
-            reasons.insert(0, f"needs {', '.join(each.hook for each in lacking)}")
+            reasons.insert(0, f"needs {', '.join(lacking)}")
         if reasons:
-            yield LawResult(law.name, "skipped", "; ".join(reasons), missing=lacking)
+            missing = tuple(MissingHook(world, hook) for hook in lacking)
+            yield LawResult(law.name, "skipped", "; ".join(reasons), missing=missing)
         else:
             yield _check(law, name)
 
@@ -127,7 +124,7 @@ def _check(law: Law, env_id: str) -> LawResult:
 
 def _line(law: Law, env_id: str) -> str:
     check: Any = law.check
-    options = check.keywords if isinstance(check, functools.partial) else {}
-    given = "".join(f", {name}={value!r}" for name, value in options.items())
-    function = inspect.unwrap(check.func if options else check).__name__
-    return f"agentgym.testing.laws.{function}({env_id!r}{given})"
+    options: dict[str, Any] = {}
+    if isinstance(check, functools.partial):
+        check, options = check.func, check.keywords
+    return f"agentgym.testing.laws.{check.__name__}({env_id!r}{further_arguments(options)})"

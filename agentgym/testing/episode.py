@@ -40,7 +40,7 @@ _STATE_BYTES = 300_000
 # maximum number of suggested calls per hook, since a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
-_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+_LIBRARIES = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 
 
 class _Stop(Exception):
@@ -60,19 +60,19 @@ class _Player:
         self.case = case
         self.thorough = case.actions is not None
         self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
-        self.report = Report(options=case.options or {})
+        self._options = case.options or {}
+        self.report = Report(options=self._options)
 
     def find(self, kind: str, text: str, mark: str = "") -> None:
         case = replace(self.case, actions=list(self.report.actions))
         self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
 
     def play(self) -> None:
-        self.report.actions = []
         self._transcript = ObservationHash()
         env: gymnasium.Env[Any, Any] | None = None
         try:
             with self._watch("raise"):
-                env = make(self.case.id, **(self.case.options or {}))
+                env = make(self.case.id, **self._options)
             self._play(env)
             self._end(env)
             if self.thorough or self.case.index % 2 == 0:
@@ -99,11 +99,11 @@ class _Player:
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
         case = self.case
-        generator = ReplyGenerator(
-            self._rng, (case.options or {}).get("dialect", "auto"), case.index
-        )
-        prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
-        oracle = _oracle(case.id, generator.dialect) if prefix else None
+        generator = ReplyGenerator(self._rng, self._options.get("dialect", "auto"), case.index)
+        prefix, oracle = 0, None
+        if case.index % 4 == 3:
+            prefix = int(self._rng.geometric(0.05))
+            oracle = _oracle(case.id, generator.dialect)
         with self._watch("raise"):
             chat, info = env.reset(seed=case.env_seed)
         result: StepResult = (chat, 0.0, False, False, info)
@@ -182,12 +182,12 @@ class _Player:
             faults = list(faults_of_result(env, before, result))
         if faults:
             self.find("result", "; ".join(faults), _mark_of(faults[0]))
-        reported = getattr(result[4]["detail"], "faults", ()) if not faults else ()
+            raise _Stop
+        reported = getattr(result[4]["detail"], "faults", ())
         for fault in reported:
-            self.find(
-                "raise", f"{fault.tool} failed: {fault.traceback}", _place_of(fault.traceback)
-            )
-        if faults or reported:
+            text = f"{fault.tool} failed: {fault.traceback}"
+            self.find("raise", text, _place_of(fault.traceback))
+        if reported:
             raise _Stop
 
     def _end(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -222,23 +222,23 @@ def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None
 
 def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
     inner = env.unwrapped
-    world: World[Any] = (
-        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
-    )
-    return [
-        call
-        for hook in ("legal_calls", "optimal_calls")
-        if has_hook(type(world), hook)
-        for call in islice(getattr(world, hook)() or (), _SUGGESTED)
-    ]
+    if isinstance(inner, TeamEnv):
+        world: World[Any] = inner.game.team.worlds[inner.agent]
+    else:
+        world = tool_env(env).world
+    calls: list[ToolCall] = []
+    for hook in ("legal_calls", "optimal_calls"):
+        if has_hook(type(world), hook):
+            calls += islice(getattr(world, hook)() or (), _SUGGESTED)
+    return calls
 
 
 def _place_of(text: str) -> str:
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]
-    error = re.match(r"[\w.]*", text.strip().splitlines()[-1])
-    return f"{error[0] if error else ''} in {Path(file).name}:{function}"
+    error = re.findall(r"^[\w.]*", text.strip().splitlines()[-1])[0]
+    return f"{error} in {Path(file).name}:{function}"
 
 
 def _is_library(file: str) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import mode
 
 from agentgym.testing.playing import Transcript
 
@@ -54,14 +56,21 @@ class Selector:
 
     def pick(self, seen: Transcript) -> str | None:
         """Return the part that the rule selects, or None."""
-        text = cut(seen.task if self.source == "task" else seen.last_result)
+        text = cut(_sources(seen)[self.source])
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
         parts = UNITS[self.unit](text)
-        if self.rule in ("front", "back"):
-            place = self.place if self.rule == "front" else -1 - self.place
-            return parts[place] if -len(parts) <= place < len(parts) else None
-        return EXTREMES[self.rule](parts) if parts else None
+        if self.place >= len(parts):  # rules in `EXTREMES` have the place 0 and need one part
+            return None
+        if self.rule == "front":
+            return parts[self.place]
+        if self.rule == "back":
+            return parts[-1 - self.place]
+        return EXTREMES[self.rule](parts)
+
+
+def _sources(seen: Transcript) -> dict[str, str]:
+    return {"task": seen.task, "result": seen.last_result}
 
 
 def cut(text: str) -> str:
@@ -75,38 +84,34 @@ def words(text: str) -> list[str]:
     return [word.strip('"') for word in _WORD.findall(text)]
 
 
-def numbers(text: str) -> list[str]:
-    """Return the numbers in a text."""
-    return _NUMBER.findall(text)
-
-
 def segments(text: str) -> list[str]:
     """Split a text at commas, colons, semicolons, vertical bars and line breaks."""
     parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
-    return [part for part in parts if part]
+    return list(filter(None, parts))
 
 
 UNITS: Mapping[str, Callable[[str], list[str]]] = {
     "words": words,
-    "numbers": numbers,
+    "numbers": _NUMBER.findall,
     "segments": segments,
 }
 
 
 def options(text: str) -> list[str]:
     """Return the longest comma-separated or bulleted list of options in a text."""
-    lines = text.split("\n")
-    rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
-    bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
-    return max([*rows, bullets], key=len, default=[])
+    rows: list[list[str]] = []
+    bullets: list[str] = []
+    for line in text.split("\n"):
+        if "," in line:
+            rows.append(segments(line.partition(":")[2] or line))
+        item = line.strip()
+        if item.startswith(("- ", "* ")):
+            bullets.append(item[2:].strip())
+    return max([*rows, bullets], key=len)
 
 
 def _value(text: str) -> float:
     return float(text) if _NUMBER.fullmatch(text) else 0.0
-
-
-def _counted(parts: list[str]) -> list[str]:
-    return [part for part, _ in Counter(parts).most_common()]
 
 
 EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
@@ -114,8 +119,8 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
     "shortest": lambda parts: min(parts, key=len),
     "largest": lambda parts: max(parts, key=_value),
     "smallest": lambda parts: min(parts, key=_value),
-    "most frequent": lambda parts: _counted(parts)[0],
-    "least frequent": lambda parts: _counted(parts)[-1],
+    "most frequent": mode,
+    "least frequent": lambda parts: Counter(parts).most_common()[-1][0],
     "first of all sorted": min,
     "last of all sorted": max,
 }
@@ -123,7 +128,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
     """Yield the rules that find an answer without a marker word."""
-    for source, text in (("task", seen.task), ("result", seen.last_result)):
+    for source, text in _sources(seen).items():
         for unit, split in UNITS.items():
             parts = split(cut(text))
             for place in range(min(_ENDS, len(parts))):
@@ -137,23 +142,24 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
                         yield Selector(source, unit, rule)
 
 
-def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
+def marked_selectors(examples: Sequence[Example]) -> list[Selector]:
     """Return rules that read the answer from a line that contains a marker word."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
-        for source, text in (("task", seen.task), ("result", seen.last_result)):
+        for source, text in _sources(seen).items():
             lines = (line for line in _LINES.split(cut(text)) if len(line) < _LINE_CHARS)
-            parts = next((own for own in map(words, lines) if answer in own), [])
-            found[source].update(set(parts) - {answer})
-            if answer in parts:
-                places[Selector(source, "words", "front", parts.index(answer))] += 1
-    return [
-        Selector(place.source, place.unit, place.rule, place.place, mark)
-        for place, _ in places.most_common(_MARKS)
-        for mark, count in found[place.source].most_common(4 * _MARKS)
-        if count >= _MARK_SHARE * len(examples)
-    ]
+            for parts in map(words, lines):
+                if answer in parts:
+                    found[source].update(set(parts) - {answer})
+                    places[Selector(source, "words", "front", parts.index(answer))] += 1
+                    break
+    selectors: list[Selector] = []
+    for place, _ in places.most_common(_MARKS):
+        for mark, count in found[place.source].most_common(4 * _MARKS):
+            if count >= _MARK_SHARE * len(examples):
+                selectors.append(replace(place, mark=mark))
+    return selectors
 
 
 @dataclass(frozen=True)
@@ -173,12 +179,11 @@ Lesson = tuple[Transcript, frozenset[Rule]]
 Feature = Callable[[Transcript], str]
 
 
-def _number(place: int) -> Feature:
-    def feature(seen: Transcript) -> str:
-        found = numbers(seen.task)
-        return found[place] if -len(found) <= place < len(found) else ""
-
-    return feature
+def _number(place: int, seen: Transcript) -> str:
+    try:
+        return str(_NUMBER.findall(seen.task)[place])
+    except IndexError:
+        return ""
 
 
 # simple features of an observation, which must not predict the answer
@@ -187,8 +192,8 @@ FEATURES: Mapping[str, Feature] = {
     "length of the prompt": lambda seen: str(len(seen.task)),
     "lines of the prompt": lambda seen: str(seen.task.count("\n")),
     "length of the last result": lambda seen: str(len(seen.last_result)),
-    **{f"number {place} of the prompt": _number(place) for place in range(_PLACES)},
-    **{f"number {place} from its end": _number(-place) for place in range(1, _PLACES // 2)},
+    **{f"number {k} of the prompt": partial(_number, k) for k in range(_PLACES)},
+    **{f"number {k} from its end": partial(_number, -k) for k in range(1, _PLACES // 2)},
 }
 
 
@@ -220,10 +225,10 @@ class Guess:
 def learn_guess(examples: Sequence[Example]) -> Guess:
     """Return a guesser based on the feature that performs best on held-out examples."""
     lessons = list(_lessons(examples))
-    halves = lessons[::2], lessons[1::2]
+    even, odd = lessons[::2], lessons[1::2]
 
     def hits(feature: str) -> int:
-        return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
+        return _hits(_fit(feature, even), odd) + _hits(_fit(feature, odd), even)
 
     return _fit(max(FEATURES, key=hits), lessons)
 
@@ -232,7 +237,8 @@ def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
     marked = marked_selectors(examples)
     for seen, answer in examples:
         rules: set[Rule] = {Constant(answer), *matching_selectors(seen, answer)}
-        yield seen, frozenset(rules.union(rule for rule in marked if rule.pick(seen) == answer))
+        rules.update(rule for rule in marked if rule.pick(seen) == answer)
+        yield seen, frozenset(rules)
 
 
 def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
@@ -240,14 +246,15 @@ def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
 
 
 def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
-    total = Counter(rule for _, right in lessons for rule in right)
+    total: Counter[Rule] = Counter()
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
+        total.update(right)
         bins[FEATURES[feature](seen)].update(right)
-    # Rank rules with equally many hits by their hits on all feature values.
-    known = {
-        value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
-        for value, hits in bins.items()
-    }
+    known: dict[str, Sequence[Rule]] = {}
+    for value, hits in bins.items():
+        # Rank rules with equally many hits by their hits on all feature values.
+        ranked = sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))
+        known[value] = ranked[:_RULES]
     others = sorted(total, key=lambda rule: (-total[rule], str(rule)))[:_RULES]
     return Guess(feature, known, others)

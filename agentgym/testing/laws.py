@@ -13,8 +13,9 @@ import random
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any
 
 import gymnasium
@@ -67,11 +68,17 @@ def require(condition: object, law: str, line: str) -> None:
         raise BrokenLaw(law, line)
 
 
+def further_arguments(options: Mapping[str, Any]) -> str:
+    """Write options as keyword arguments that follow another argument."""
+    return "".join(f", {name}={value!r}" for name, value in options.items())
+
+
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
     """Return Python code that makes an env, and resets it if a seed is given."""
-    given = "".join(f", {name}={value!r}" for name, value in options.items())
-    made = f"env = agentgym.make({env_id!r}{given})"
-    return made if seed is None else f"{made}; env.reset(seed={seed})"
+    line = f"env = agentgym.make({env_id!r}{further_arguments(options)})"
+    if seed is not None:
+        line += f"; env.reset(seed={seed})"
+    return line
 
 
 def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
@@ -115,8 +122,9 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
     """Check that episodes with the same seeds are byte-identical in any process."""
-    lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
-    expected = hashlib.sha256(lines.encode()).hexdigest()
+    expected = hashlib.sha256()
+    for line in chain.from_iterable(map(play_lines, env_ids)):
+        expected.update(f"{line}\n".encode())
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
     path = os.pathsep.join(filter(None, sys.path))  # the world's module may be in any folder
     for hash_seed in ("0", "4242"):
@@ -129,10 +137,9 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
         error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
         require(not played.returncode, f"another process cannot play the world: {error}", line)
-        shown = hashlib.sha256(played.stdout.replace(b"\r\n", b"\n")).hexdigest()
-        require(
-            shown == expected, "with the same seeds, another process gives different bytes", line
-        )
+        shown = hashlib.sha256(played.stdout.replace(b"\r\n", b"\n"))
+        same = shown.digest() == expected.digest()
+        require(same, "with the same seeds, another process gives different bytes", line)
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
@@ -142,11 +149,8 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
         rollout(erring_policy(env_id), registry.make(env_id, oracles=arm, labels=True), 1)
     registry.make(env_id).action_space.sample()
     after = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002
-    require(
-        after == before,
-        "the global generator of random or NumPy was used; draw from self.rng",
-        rollout_line(env_id, "RandomPolicy(env.spec.id)", 1),
-    )
+    law = "the global generator of random or NumPy was used; draw from self.rng"
+    require(after == before, law, rollout_line(env_id, "RandomPolicy(env.spec.id)", 1))
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
@@ -155,11 +159,8 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
     for value in (None, 3, b"x", ["x"]):
-        require(
-            not (env.action_space.contains(value) or env.observation_space.contains(value)),
-            f"a space contains {value!r}",
-            make_line(env_id),
-        )
+        contained = env.action_space.contains(value) or env.observation_space.contains(value)
+        require(not contained, f"a space contains {value!r}", make_line(env_id))
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
         over, reward, line = False, 0.0, rollout_line(env_id, "RandomPolicy(env.spec.id)", seed)
@@ -170,11 +171,8 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
             chat, paid, terminated, truncated, info = env.step(action)
             over, reward = terminated or truncated, float(paid)
             require(env.observation_space.contains(chat), "a chat is not in its space", line)
-            require(
-                sampled or not offers or info["valid"],
-                f"legal_calls contains a call that is refused: {action}",
-                line,
-            )
+            accepted = sampled or not offers or info["valid"]
+            require(accepted, f"legal_calls contains a call that is refused: {action}", line)
             for fault in info["detail"].faults:
                 raise BrokenLaw(f"a tool or the scorer failed: {fault}"[:500], line)
             require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
@@ -200,14 +198,11 @@ def check_oracle(
 
 def check_dialect(env_id: str, dialect: Dialect) -> None:
     """Check that the oracle policy solves the world in a call dialect."""
-    reward = rollout(
-        OraclePolicy(env_id, dialect=dialect), registry.make(env_id, dialect=dialect), 0
-    ).reward
-    require(
-        reward == 1.0,
-        f"the oracle policy scores {reward} in dialect {dialect}",
-        rollout_line(env_id, f"OraclePolicy(env.spec.id, dialect={dialect!r})", 0, dialect=dialect),
-    )
+    policy, env = OraclePolicy(env_id, dialect=dialect), registry.make(env_id, dialect=dialect)
+    reward = rollout(policy, env, 0).reward
+    made = f"OraclePolicy(env.spec.id, dialect={dialect!r})"
+    line = rollout_line(env_id, made, 0, dialect=dialect)
+    require(reward == 1.0, f"the oracle policy scores {reward} in dialect {dialect}", line)
 
 
 def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
@@ -221,10 +216,8 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
             if terminated or truncated:
                 break
         else:
-            raise BrokenLaw(
-                f"{MOST_REPLIES} replies without a call did not end the episode; set max_turns",
-                line,
-            )
+            law = f"{MOST_REPLIES} replies without a call did not end the episode; set max_turns"
+            raise BrokenLaw(law, line)
         require(reward == 0.0, f"doing nothing scores {reward}", line)
         require(truncated, "doing nothing must end in truncation by the turn budget", line)
 
@@ -268,11 +261,8 @@ def check_plain_data(env_id: str, **options: Any) -> None:
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
     for step in rollout(erring_policy(env_id), env, 2).steps:
         for value in _reachable(step.chat):
-            require(
-                isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,
-                f"a chat contains a {type(value).__name__}",
-                line,
-            )
+            plain = isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES
+            require(plain, f"a chat contains a {type(value).__name__}", line)
         again = pickle.loads(pickle.dumps(step.chat))
         require(again == step.chat, "a pickled chat differs from the original", line)
 
@@ -297,18 +287,23 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
         subtask = hidden.subtask(flag)
         require(seen.subtask(flag) == subtask, "subtask() depends on hidden information", line)
         call, best = seen.read_subtask(subtask), hidden.optimal_calls()
-        right = call in best if best else call is None
+        right = call in (best or [None])
         require(right, f"read_subtask() reads {call} from {subtask!r}", line)
     for name in ("optimal_calls", "legal_calls"):
-        calls = [list(getattr(world, name)() or ()) for world in (seen, hidden)]
-        require(calls[0] == calls[1], f"{name}() depends on hidden information", line)
+        shown, actual = getattr(seen, name)() or (), getattr(hidden, name)() or ()
+        require(list(shown) == list(actual), f"{name}() depends on hidden information", line)
+
+
+def _hints_of(world: World[Any]) -> tuple[Any, ...]:
+    return world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ())
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
     """Check the hints of worlds rebuilt from the chat or `state()`; return the number of checks."""
     policy, compared = RandomPolicy(env_id), 0
-    has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
-    options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}
+    options: dict[str, Any] = {}
+    if "budget_slack" in registry.config_schema(env_id)["properties"]:
+        options["budget_slack"] = 5
     env = registry.make(env_id, **options)
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
@@ -318,11 +313,8 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
             hidden, parsed = tool_env(env).world, ParsedChat.of(chat)
             compare_hints(hidden, policy.recall(parsed), line)
             recalled = policy.recall(ParsedChat(parsed.task, {"state": hidden.state()}))
-            hints = [
-                (world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ()))
-                for world in (recalled, hidden)
-            ]
-            require(hints[0] == hints[1], "read_state() loses information from state()", line)
+            same = _hints_of(recalled) == _hints_of(hidden)
+            require(same, "read_state() loses information from state()", line)
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
@@ -351,11 +343,10 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
     """Check that no hostile or random reply violates a law."""
     campaign = Campaign([env_id], texts=texts, seed=seed)
     campaign.run()
+    line = f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
     for finding in campaign.findings:
         cause = finding.text.strip().rpartition("\n")[2]
-        raise BrokenLaw(
-            f"{finding.kind}: {cause}", f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
-        )
+        raise BrokenLaw(f"{finding.kind}: {cause}", line)
 
 
 def check_spec(env_id: str, **options: Any) -> None:
@@ -364,7 +355,6 @@ def check_spec(env_id: str, **options: Any) -> None:
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(str(env.spec.to_json())))
-    require(
-        again.spec == env.spec and str(again) == str(env), "the spec makes a different env", line
-    )
+    same = again.spec == env.spec and str(again) == str(env)
+    require(same, "the spec makes a different env", line)
     require(again.reset(seed=9) == env.reset(seed=9), "the spec makes a different instance", line)

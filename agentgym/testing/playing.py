@@ -35,14 +35,22 @@ class Transcript:
 
     @cached_property
     def last_result(self) -> str:
-        return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
+        if not self.turns:
+            return ""
+        return "\n".join(result for _, result in self.turns[-1])
+
+    @property
+    def calls(self) -> Iterator[ToolCall]:
+        for exchange in self.turns:
+            for call, _ in exchange:
+                yield call
 
     @property
     def final_call(self) -> ToolCall:
         return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
-        """Return the transcript before a turn; turns are counted from 0."""
+        """Return the transcript before a turn, counted from 0, or from the end if negative."""
         return Transcript(self.task, self.tools, self.turns[:turn])
 
 
@@ -67,8 +75,9 @@ def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
         exchange: list[tuple[ToolCall, str]] = []
         size = len(calls) if env.most_calls is None else env.most_calls
         for k in range(0, len(calls), size):
-            chat, reward, *_ = env.step("\n".join(map(render, calls[k : k + size])))
-            exchange += zip(calls[k : k + size], _results(chat), strict=False)
+            batch = calls[k : k + size]
+            chat, reward, *_ = env.step("\n".join(map(render, batch)))
+            exchange += zip(batch, _results(chat), strict=False)
             if env.over:
                 return float(reward), Transcript(seen.task, seen.tools, (*seen.turns, exchange))
         seen = Transcript(seen.task, seen.tools, (*seen.turns, exchange))
@@ -101,14 +110,16 @@ def demonstrations(
 
     Random play finds the episodes if optimal calls are unknown.
     """
-    knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
+    knows = has_hook(env.world_class, "optimal_calls")
 
     def successes() -> Iterator[tuple[ToolEnv, Transcript]]:
-        for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
+        seeds = count if knows else count * _SEARCHES
+        for seed in range(first_seed, first_seed + seeds):
             begun = start(env, seed)
-            score, seen = (
-                play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
-            )
+            if knows:
+                score, seen = play_optimally(begun.clone())
+            else:
+                score, seen = play_at_random(begun.clone(), seed)
             if score >= 1.0 and seen.turns and seen.turns[-1]:
                 yield begun, seen
 

@@ -71,9 +71,8 @@ def differences(before: bytes, after: bytes) -> list[str]:
     """
     if before == after:
         return []
-    return list(
-        islice(_compare("", pickle.loads(before), pickle.loads(after), {}), _MAX_DIFFERENCES)
-    )
+    found = _compare("", pickle.loads(before), pickle.loads(after), {})
+    return list(islice(found, _MAX_DIFFERENCES))
 
 
 # Compared pairs of objects, keyed by id; references to the objects prevent the reuse of ids.
@@ -100,7 +99,8 @@ def _compare(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
         if len(left) > _STATE:
             _drop_caches(type(one), left[_STATE], right[_STATE])
         for k, (first, second) in enumerate(zip(left, right, strict=True)):
-            yield from _compare(path if k == _STATE else f"{path}<{k}>", first, second, seen)
+            place = "" if k == _STATE else f"<{k}>"  # most differences are in the state
+            yield from _compare(path + place, first, second, seen)
 
 
 def _compare_dicts(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _parts(value: Any) -> list[Any]:
         return [parts]
     function, arguments, state, *items = [*parts, None, None, None][:5]
     own = dict(state) if isinstance(state, dict) else state
-    return [function, arguments, own, *(None if each is None else list(each) for each in items)]
+    return [function, arguments, own, *(list(each or ()) for each in items)]
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
@@ -152,7 +152,7 @@ def _records(image: bytes) -> list[str]:
 def _difference(path: str, one: Any, two: Any) -> str:
     if isinstance(one, bytes) and isinstance(two, bytes) and one.startswith(_SQLITE):
         old, new = set(_records(one)), set(_records(two))
-        return f"{path}: {_short(sorted(old - new)[:2])} became {_short(sorted(new - old)[:2])}"
+        one, two = sorted(old - new)[:2], sorted(new - old)[:2]
     return f"{path}: {_short(one)} became {_short(two)}"
 
 
@@ -191,9 +191,10 @@ def compare_copy(
     again = twin.env.step(action)
     if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
         k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
+        near = slice(max(0, k - 60), k + 60)
         return (
-            f"an env that was {twin.how} continues differently: {one[max(0, k - 60) : k + 60]!r} "
-            f"became {two[max(0, k - 60) : k + 60]!r}"
+            f"an env that was {twin.how} continues differently: {one[near]!r} became {two[near]!r}"
         )
-    changes = differences(state, state_of(twin.env))
-    return f"an env that was {twin.how} has another state: {'; '.join(changes)}" if changes else ""
+    if changes := differences(state, state_of(twin.env)):
+        return f"an env that was {twin.how} has another state: {'; '.join(changes)}"
+    return ""

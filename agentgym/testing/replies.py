@@ -6,7 +6,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from agentgym.text.tools import Tool
 
 Schema = Mapping[str, Any]
 Value = str | int | float
+_Choice = TypeVar("_Choice")
 
 # JSON key and value in a result; the value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
@@ -48,6 +49,7 @@ _KINDS: Mapping[str, float] = {
     "hostile": 0.10,
     "several": 0.04,
 }
+_WEIGHTS = np.cumsum(list(_KINDS.values()))
 
 
 class Vocabulary:
@@ -62,8 +64,10 @@ class Vocabulary:
         """Add the words and numbers of a message."""
         text = text[:_READ_CHARS]
         for name, string, number in _PAIR.findall(text):
-            value: Value = string if not number else float(number) if "." in number else int(number)
-            self.note(name, value)
+            if number:
+                self.note(name, float(number) if "." in number else int(number))
+            else:
+                self.note(name, string)
         self._texts.extend(word.rstrip(".?!") for word in _WORD.findall(text))
         self._numbers.extend(map(int, _NUMBER.findall(text)))
 
@@ -77,7 +81,7 @@ class Vocabulary:
         if isinstance(value, str):
             return value
         if self._texts and rng.random() < 0.8:
-            return self._texts[int(rng.integers(len(self._texts)))]
+            return _pick(rng, self._texts)
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
@@ -85,14 +89,14 @@ class Vocabulary:
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
-        return self._numbers[int(rng.integers(len(self._numbers)))]
+        return _pick(rng, self._numbers)
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
             return None
-        return fitting[int(rng.integers(len(fitting)))]
+        return _pick(rng, fitting)
 
 
 class ReplyGenerator:
@@ -106,16 +110,14 @@ class ReplyGenerator:
         self._rng, self.dialect = rng, dialect
         self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode * 5}
         self.vocabulary = Vocabulary()
-        self._names, self._weights = list(_KINDS), np.cumsum(list(_KINDS.values()))
         self._last = ""
 
     def write(
         self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
     ) -> str:
         """Return a random reply; `suggest` returns legal calls."""
-        kind = self._names[
-            int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
-        ]
+        share = self._rng.random() * _WEIGHTS[-1]
+        kind = list(_KINDS)[int(np.searchsorted(_WEIGHTS, share))]
         if kind == "suggested" and (calls := suggest()):
             text = self._render(self._pick(calls))
         elif kind == "several":
@@ -130,34 +132,39 @@ class ReplyGenerator:
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
             text = self._pick(replies(call.name, arguments))
         else:
-            text = self._render(self._call(tools, hostile=0.6 if kind == "wrong" else 0.02))
+            hostile = 0.6 if kind == "wrong" else 0.02
+            text = self._render(self._call(tools, hostile))
         self._last = text
         return text
 
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
-        going_on = [tool for tool in tools if not tool.final]
-        tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
+        if not self._chance(_FINAL_SHARE):
+            tools = [tool for tool in tools if not tool.final] or tools
+        tool = self._pick(tools)
         arguments = self._value(tool.parameters, tool.parameters, "", hostile)
-        if self._rng.random() < hostile / 4:
+        if self._chance(hostile / 4):
             arguments = self._misshapen(arguments)
         return ToolCall(tool.name, arguments)
 
     def _misshapen(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if arguments and self._rng.random() < 0.6:
+        if arguments and self._chance(0.6):
             name = self._pick(list(arguments))
             value = arguments.pop(name)
-            return arguments if self._rng.random() < 0.5 else {**arguments, name.upper(): value}
+            return arguments if self._chance(0.5) else {**arguments, name.upper(): value}
         return {**arguments, self._hostile_text(): self._hostile_value()}
 
     def _render(self, call: ToolCall) -> str:
         dialect: Dialect = self.dialect
-        if dialect == "auto" and self._rng.random() < 0.3:
+        if dialect == "auto" and self._chance(0.3):
             dialect = "python"
-        elif self._rng.random() < 0.02:
+        elif self._chance(0.02):
             dialect = "python" if dialect == "json" else "json"
-        prose = self._pick(STRINGS) if self._rng.random() < 0.05 else ""
-        thinking = f"<think>{self._pick(STRINGS)}</think>" if self._rng.random() < 0.05 else ""
-        return thinking + prose + render(call, dialect)
+        text = render(call, dialect)
+        if self._chance(0.05):
+            text = self._pick(STRINGS) + text
+        if self._chance(0.05):
+            text = f"<think>{self._pick(STRINGS)}</think>{text}"
+        return text
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
         call = self._call(tools, hostile=0.0)
@@ -167,10 +174,10 @@ class ReplyGenerator:
         return text.replace(f'"{mark}"', self._pick(LITERALS))
 
     def _mutate(self, tools: Sequence[Tool]) -> str:
-        text = self._last if self._rng.random() < 0.3 else self._render(self._call(tools, 0.0))
+        text = self._last if self._chance(0.3) else self._render(self._call(tools, 0.0))
         for _ in range(int(self._rng.integers(1, 4))):
             text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
-        if self._rng.random() < 0.2:
+        if self._chance(0.2):
             text += self._render(self._call(tools, 0.0))
         return text
 
@@ -180,7 +187,7 @@ class ReplyGenerator:
         return catalog[place % len(catalog)]
 
     def _hostile_text(self) -> str:
-        count = 8 if self._rng.random() < 0.4 else 1
+        count = 8 if self._chance(0.4) else 1
         return "".join(self._next(STRINGS) for _ in range(count))
 
     def _hostile_value(self) -> Any:
@@ -194,15 +201,14 @@ class ReplyGenerator:
         return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
 
     def _value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
-        if name and self._rng.random() < hostile:
-            kind = schema.get("type") if self._rng.random() < 0.6 else None
+        if name and self._chance(hostile):
+            kind = schema.get("type") if self._chance(0.6) else None
             if kind in ("integer", "number"):
                 return self._next(_BOUNDARIES)
             return self._hostile_text() if kind == "string" else self._hostile_value()
         if "$ref" in schema:
-            return self._value(
-                root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile
-            )
+            referenced = root["$defs"][schema["$ref"].rpartition("/")[2]]
+            return self._value(referenced, root, name, hostile)
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -212,13 +218,12 @@ class ReplyGenerator:
         return self._plain_value(schema, root, name, hostile)
 
     def _plain_value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
-        rng = self._rng
         match schema.get("type"):
             case "object":
                 return self._object(schema, root, hostile)
             case "array":
                 items = schema.get("items", {})
-                count = int(rng.integers(4))
+                count = int(self._rng.integers(4))
                 return [self._value(items, root, name.rstrip("s"), hostile) for _ in range(count)]
             case "integer":
                 value = self._integer(schema, name)
@@ -226,45 +231,52 @@ class ReplyGenerator:
                 return value
             case "number":
                 value = self._integer(schema, name)
-                return float(value) if rng.random() < 0.5 else value / 4
+                return float(value) if self._chance(0.5) else value / 4
             case "boolean":
-                return bool(rng.integers(2))
+                return bool(self._rng.integers(2))
             case "null":
                 return None
-        if rng.random() < _HOSTILE_TEXTS:
+        if self._chance(_HOSTILE_TEXTS):
             return self._hostile_text()
-        text = self.vocabulary.text(rng, name)
+        text = self.vocabulary.text(self._rng, name)
         self.vocabulary.note(name, text)
         return text
 
     def _integer(self, schema: Schema, name: str) -> int:
-        low, high = schema.get("minimum", 0), schema.get("maximum", 12)
+        low, high = int(schema.get("minimum", 0)), int(schema.get("maximum", 12))
         share = self._rng.random()
         if share < 0.55:
             return self.vocabulary.number(self._rng, name)
         if share < 0.75:
-            bounded = "minimum" in schema or "maximum" in schema
-            return int(self._pick((low, high)) if bounded else self._next(_BOUNDARIES))
-        return int(self._rng.integers(int(low), max(int(low), int(high)) + 1))
+            if "minimum" in schema or "maximum" in schema:
+                return _pick(self._rng, (low, high))
+            return int(self._next(_BOUNDARIES))
+        return int(self._rng.integers(low, max(low, high) + 1))
 
     def _object(self, schema: Schema, root: Schema, hostile: float) -> dict[str, Any]:
         properties, required = schema.get("properties", {}), schema.get("required", ())
-        value = {
-            name: self._value(part, root, name, hostile)
-            for name, part in properties.items()
-            if name in required or self._rng.random() < 0.4
-        }
+        value = {}
+        for name, part in properties.items():
+            if name in required or self._chance(0.4):
+                value[name] = self._value(part, root, name, hostile)
         extra = schema.get("additionalProperties")
         if extra and not properties:  # an object with arbitrary keys
-            names = [
-                self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
-            ]
+            count = int(self._rng.integers(3))
+            names = [self.vocabulary.text(self._rng, "key") for _ in range(count)]
             part = extra if isinstance(extra, Mapping) else {"type": "string"}
-            value = {name: self._value(part, root, name, hostile) for name in names}
+            for name in names:
+                value[name] = self._value(part, root, name, hostile)
         return value
 
+    def _chance(self, probability: float) -> bool:
+        return self._rng.random() < probability
+
     def _pick(self, choices: Sequence[Any]) -> Any:
-        return choices[int(self._rng.integers(len(choices)))]
+        return _pick(self._rng, choices)
+
+
+def _pick(rng: np.random.Generator, choices: Sequence[_Choice]) -> _Choice:
+    return choices[int(rng.integers(len(choices)))]
 
 
 def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
@@ -293,7 +305,7 @@ def _repeat(text: str, rng: np.random.Generator) -> str:
 
 def _insert(text: str, rng: np.random.Generator) -> str:
     start, _ = _span(text, rng)
-    return text[:start] + STRINGS[int(rng.integers(len(STRINGS)))] + text[start:]
+    return text[:start] + _pick(rng, STRINGS) + text[start:]
 
 
 def _swap(text: str, rng: np.random.Generator) -> str:

@@ -239,11 +239,9 @@ class Messages(Sequence[Message]):
         return self._at(position)
 
     def _at(self, position: int) -> Message:
-        return (
-            self._buffer[position]
-            if position < self._length
-            else self._tail[position - self._length]
-        )
+        if position < self._length:
+            return self._buffer[position]
+        return self._tail[position - self._length]
 
     def __len__(self) -> int:
         return self._length + len(self._tail)
@@ -339,9 +337,10 @@ class Chat(Record, frozen=True):
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
-            messages = list(run)
-            dicts += [_to_openai(message, json_arguments) for message in messages]
-            pictures = [image for message in messages for image in message.images]
+            pictures: list[Image] = []
+            for message in run:
+                dicts.append(_to_openai(message, json_arguments))
+                pictures += message.images
             if is_tool and pictures:
                 dicts.append({"role": "user", "content": _parts("", pictures)})
         return dicts
@@ -360,10 +359,12 @@ class Chat(Record, frozen=True):
 
 
 def _parts(text: str, images: Iterable[Image]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    return parts + [
-        {"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in images
-    ]
+    parts: list[dict[str, Any]] = []
+    if text:
+        parts.append({"type": "text", "text": text})
+    for image in images:
+        parts.append({"type": "image_url", "image_url": {"url": image.to_data_url()}})
+    return parts
 
 
 def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
@@ -397,10 +398,9 @@ def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
         raise ValueError(
             f"message {message_id} has role {role!r}; use system, user, assistant or tool"
         )
-    content = data.get("content") or ""
-    parts: list[dict[str, Any]] = (
-        [{"type": "text", "text": content}] if isinstance(content, str) else content
-    )
+    parts = data.get("content") or ""
+    if isinstance(parts, str):
+        parts = [{"type": "text", "text": parts}]
     return Message(
         role=role,
         text="".join(part["text"] for part in parts if part["type"] == "text"),
@@ -437,8 +437,13 @@ def _image_from_url(url: str) -> Image:
 def _readable(message: Message) -> str:
     if message.raw:
         return message.raw
-    lines = [f"<think>{message.thinking}</think>"] if message.thinking else []
-    lines += [message.text] if message.text else []
-    lines += [f"-> {call.name}({json.dumps(dict(call.arguments))})" for call in message.calls]
-    lines += [f"[image: {image.alt or f'{len(image.png)} bytes'}]" for image in message.images]
+    lines = []
+    if message.thinking:
+        lines.append(f"<think>{message.thinking}</think>")
+    if message.text:
+        lines.append(message.text)
+    for call in message.calls:
+        lines.append(f"-> {call.name}({json.dumps(dict(call.arguments))})")
+    for image in message.images:
+        lines.append(f"[image: {image.alt or f'{len(image.png)} bytes'}]")
     return "\n".join(lines)

@@ -392,7 +392,10 @@ def _unquote(literal: str) -> str:
 def _unescape(escape: re.Match[str]) -> str:
     if digits := escape[1] or escape[2]:
         return chr(int(digits, 16))
-    return _ESCAPES.get(escape[3], escape[3] if escape[3] in "\\'\"/`" else escape[0])
+    character = escape[3]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    return character if character in "\\'\"/`" else escape[0]
 
 
 def _python_literal(value: Any) -> str:

@@ -33,10 +33,10 @@ class Lexical:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Lexical:
         vocabulary: dict[str, int] = {}
-        ids = [
-            [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
-            for text in texts
-        ]
+        ids = []
+        for text in texts:
+            words = _TOKEN.findall(text.lower())
+            ids.append([vocabulary.setdefault(word, len(vocabulary)) for word in words])
         # bm25s is imported here, because it loads scipy, which would slow the import of agentgym.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
@@ -46,7 +46,9 @@ class Lexical:
         """Return at most `count` documents that share a word with a query."""
         vocabulary = self.model.vocab_dict
         ids = [vocabulary[word] for word in _TOKEN.findall(query.lower()) if word in vocabulary]
-        return rank(self.model.get_scores_from_ids(ids), count, positive=True) if ids else ()
+        if not ids:
+            return ()
+        return rank(self.model.get_scores_from_ids(ids), count, positive=True)
 
 
 class Dense:
@@ -62,10 +64,9 @@ class Dense:
 
     @classmethod
     def of(cls, texts: Sequence[str], embed: Embed) -> Dense:
-        parts = [
-            unit(embed(list(texts[start : start + _BATCH])))
-            for start in range(0, len(texts), _BATCH)
-        ]
+        parts = []
+        for start in range(0, len(texts), _BATCH):
+            parts.append(unit(embed(list(texts[start : start + _BATCH]))))
         return cls(np.concatenate(parts), embed)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
@@ -76,11 +77,16 @@ class Dense:
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
     """Return the indices of the `count` highest scores; `positive` drops scores of 0 or less."""
     count = min(count, len(scores))
+    if count == 0:
+        return ()
     # Sort only the best scores, so that a search takes linear time.
-    least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
-    places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
+    below = len(scores) - count
+    chosen = scores >= np.partition(scores, below)[below]
+    if positive:
+        chosen &= scores > 0
+    places = np.flatnonzero(chosen)
     order = np.lexsort((places, -scores[places]))[:count]
-    return tuple(int(place) for place in places[order])
+    return tuple(map(int, places[order]))
 
 
 def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:

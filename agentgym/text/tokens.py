@@ -89,17 +89,19 @@ class TokenCounter:
 
     def count(self, message: Message) -> int:
         """Count the tokens in a message, including its markup."""
-        calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
-        texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
+        texts = [message.raw]
+        if not message.raw:
+            calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
+            texts = [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
-        return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
+        return MESSAGE_OVERHEAD + pictures + sum(map(self.length, filter(None, texts)))
 
     def count_chat(self, chat: Chat) -> int:
         """Count the tokens in all messages, in O(new messages)."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0
-        total += sum(self.count(chat.messages[k]) for k in range(start, len(chat.messages)))
+        total += sum(map(self.count, chat.messages[start:]))
         self._last, self._last_count = chat, total
         return total
 
@@ -152,8 +154,10 @@ def count_texts(texts: Iterable[str]) -> int:
     total = 0
     for text in texts:
         first, *rest = _LINE_END.split(text)
-        total += length(f"{first}\n" if rest else first)
-        total += length(rest.pop()) if rest else 0
+        if not rest:
+            total += length(first)
+            continue
+        total += length(f"{first}\n") + length(rest.pop())
         lines.update(rest)
     by_count: dict[int, list[str]] = {}
     for line, count in lines.items():

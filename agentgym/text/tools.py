@@ -205,8 +205,10 @@ def _with_underscores(
     validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
 ) -> Callable[[Any], dict[str, Any]]:
     def validate_and_rename(arguments: Any) -> dict[str, Any]:
-        checked = validate(arguments)
-        return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
+        renamed = {}
+        for name, value in validate(arguments).items():
+            renamed[f"{name}_" if name in keywords else name] = value
+        return renamed
 
     return validate_and_rename
 
@@ -355,7 +357,8 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
 
 
 def _public_name(name: str) -> str:
-    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
+    plain = name.removesuffix("_")
+    return plain if keyword.iskeyword(plain) else name
 
 
 def _field(
@@ -366,10 +369,8 @@ def _field(
 ) -> Any:
     from agentgym.text.schemas import described  # noqa: PLC0415 - see its docstring
 
-    if (
-        parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        or parameter.name not in hints
-    ):
+    has_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    if not has_name or parameter.name not in hints:
         raise TypeError(
             f"the tool {method.__qualname__} needs a type annotation for its argument "
             f"'{parameter.name}'"

@@ -58,7 +58,10 @@ def suggest(value: object, choices: Iterable[str]) -> str:
     key = str(value).casefold()
     # A cutoff of 0.7 accepts one or two typos in a short name.
     keys = [key] if key in by_key else difflib.get_close_matches(key, by_key, n=2, cutoff=0.7)
-    return f"did you mean {' or '.join(repr(by_key[key]) for key in keys)}?" if keys else ""
+    if not keys:
+        return ""
+    near = " or ".join(repr(by_key[key]) for key in keys)
+    return f"did you mean {near}?"
 
 
 def list_names(

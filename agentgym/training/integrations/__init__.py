@@ -50,9 +50,8 @@ __all__ = [
     "write_rows",
 ]
 
-_EXTRAS = {
-    name: name for name in ("mcp", "openenv", "renderers", "skyrl", "trl", "verifiers", "verl")
-}
-_EXTRAS["inspect_tasks"] = "inspect"
+_NAMES = ("mcp", "openenv", "renderers", "skyrl", "trl", "verifiers", "verl")
+_EXTRAS = {name: (name, name) for name in _NAMES}
+_EXTRAS["inspect_tasks"] = ("inspect", "inspect_tasks")
 
-__getattr__ = lazy_exports(__name__, {name: (extra, name) for name, extra in _EXTRAS.items()})
+__getattr__ = lazy_exports(__name__, _EXTRAS)

@@ -35,11 +35,14 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     Raises a `ValueError` with the advice `otherwise` if the env would edit or restart the history.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
-    edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
+    if "H" in stacks.check_arm(options.get("oracles", "")):
+        edits.append("oracle H")
     parts = split_context(options.get("context", ""))
     bounded = any(knobs for name, knobs in parts if name in ("", "none"))
-    edits += ["window"] if bounded or options.get("window") is not None else []
-    edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
+    if bounded or options.get("window") is not None:
+        edits.append("window")
+    if options.get("hint_scope") == "ephemeral":
+        edits.append("hint_scope=ephemeral")
     if edits:
         raise ValueError(
             f"{trainer} keeps the history, so {edits[0]} cannot be used; remove it, or {otherwise}"
@@ -138,11 +141,7 @@ def sampled_reply(
 
     `ids` include the end token if present; `logprobs` are in nats, and empty if unknown.
     """
-    reply = Reply(
-        renderer.decode(ids),
-        prompt if isinstance(prompt, TokenIds) else tuple(prompt),
-        tuple(ids),
-        tuple(logprobs),
-    )
+    prompt_ids = prompt if isinstance(prompt, TokenIds) else tuple(prompt)
+    reply = Reply(renderer.decode(ids), prompt_ids, tuple(ids), tuple(logprobs))
     renderer.remember(chat, reply)
     return reply

@@ -117,22 +117,23 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
     """Return one row per segment; every reply is trainable in exactly one row."""
     dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
     rows: list[ChatRow] = []
-    segments = trajectory.segments()
+    segments, group = trajectory.segments(), group_id(trajectory)
     for number, segment in enumerate(segments):
-        step = trajectory.steps[segment[-1]]
-        chat = step.chat.add(_as_message(step, _after(trajectory, segment[-1]), dialect))
-        replied = {len(trajectory.steps[k].chat.messages) for k in segment}
-        messages = chat.to_openai()
+        steps = [trajectory.steps[k] for k in segment]
+        reply = _as_message(steps[-1], _after(trajectory, segment[-1]), dialect)
+        chat = steps[-1].chat.add(reply)
+        messages, tools = chat.to_openai(), [tool.to_openai() for tool in chat.tools]
+        agent = trajectory.agent_of(segment[0])
         rows.append(
             ChatRow(
                 messages=messages,
-                trainable=_positions(chat, messages, replied),
-                replies=[trajectory.steps[k].reply.text for k in segment],
-                tools=json.dumps([tool.to_openai() for tool in chat.tools], ensure_ascii=False),
-                reward=trajectory.reward_of(trajectory.agent_of(segment[0])),
-                agent=trajectory.agent_of(segment[0]),
-                group_id=group_id(trajectory),
-                episode_id=f"{group_id(trajectory)}-{episode}",
+                trainable=_positions(chat, messages, {len(step.chat.messages) for step in steps}),
+                replies=[step.reply.text for step in steps],
+                tools=json.dumps(tools, ensure_ascii=False),
+                reward=trajectory.reward_of(agent),
+                agent=agent,
+                group_id=group,
+                episode_id=f"{group}-{episode}",
                 seed=trajectory.seed,
                 episode=episode,
                 segment=number,
@@ -148,18 +149,20 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
     agent = trajectory.steps[step].info.get("agent")
-    return next(
-        (later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent),
-        trajectory.last,
-    )
+    for later in trajectory.steps[step + 1 :]:
+        if later.info.get("agent") == agent:
+            return later.chat
+    return trajectory.last
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, `turn` does not count one agent's replies, so derive ids from the chat length.
-    number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
+    number = int(step.info.get("turn", 0))
+    if "agent" in step.info:
+        # In a team, `turn` does not count one agent's replies, so derive ids from the chat length.
+        number = len(step.chat.messages)
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
 
@@ -180,18 +183,17 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
         ValueError: No reply has ids although the episode did not fail, or a reply's ids and
             log-probabilities differ in number.
     """
-    rows = [
-        _token_row(trajectory, row, k)
-        for k, segment in enumerate(trajectory.segments())
-        for row in join((step, trajectory.steps[step].reply) for step in segment)
-    ]
+    rows: list[TokenRow] = []
+    for k, segment in enumerate(trajectory.segments()):
+        replies = [(step, trajectory.steps[step].reply) for step in segment]
+        rows += [_token_row(trajectory, row, k) for row in join(replies)]
     if not rows and not trajectory.failure:
         raise ValueError(
             "no reply of this trajectory has token ids; use a policy that records them, "
             "or use to_chat_rows"
         )
-    for row in rows[-1:]:
-        row["is_last"] = True
+    if rows:
+        rows[-1]["is_last"] = True
     return TrainingDict(
         rows=rows,
         reward=trajectory.reward,
@@ -231,13 +233,13 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
 
 def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl") -> int:
     """Write the chat rows of all episodes that did not fail; see `write_rows`."""
-    rows = (
-        row
-        for episode, trajectory in enumerate(trajectories)
-        if not trajectory.failure
-        for row in to_chat_rows(trajectory, episode)
-    )
-    return write_rows(rows, path, format)
+
+    def rows() -> Iterator[ChatRow]:
+        for episode, trajectory in enumerate(trajectories):
+            if not trajectory.failure:
+                yield from to_chat_rows(trajectory, episode)
+
+    return write_rows(rows(), path, format)
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:

@@ -96,9 +96,9 @@ def world(
         kind = load_world(registry.spec(world).kwargs["world"])
         options = {**kind.config_for_horizon(horizon), **options}
     registry.one_agent_spec(world, **options)
-    samples = [
-        Sample(input=f"{name}, seed {seed}", id=seed) for seed in range(start, start + seeds)
-    ]
+    samples = []
+    for seed in range(start, start + seeds):
+        samples.append(Sample(input=f"{name}, seed {seed}", id=seed))
     return Task(
         dataset=MemoryDataset(samples, name=name),
         solver=play(name, horizon, tools, options),
@@ -128,7 +128,9 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
         try:
             while not episode.over:
                 state.messages = _messages(episode.chat, native)
-                schemas = [_tool_info(each) for each in episode.chat.tools] if native else []
+                schemas: list[ToolInfo] = []
+                if native:
+                    schemas = list(map(_tool_info, episode.chat.tools))
                 state.output = await get_model().generate(state.messages, schemas)
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
@@ -164,19 +166,23 @@ def _score(trajectory: Trajectory) -> Score:
 
 def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
     message = output.message
-    parts = [message.content] if isinstance(message.content, str) else []
-    for part in [] if parts else message.content:
+    parts: list[str] = []
+    content = message.content
+    if isinstance(content, str):
+        content = [ContentText(text=content)]
+    for part in content:
         if isinstance(part, ContentReasoning):
             parts.append(f"<think>\n{part.reasoning}\n</think>")
         elif isinstance(part, ContentText):
             parts.append(part.text)
-    calls = [ToolCall(call.function, call.arguments) for call in message.tool_calls or ()]
-    return "\n".join(filter(None, [*parts, *(render(call, dialect) for call in calls)]))
+    for call in message.tool_calls or ():
+        parts.append(render(ToolCall(call.function, call.arguments), dialect))
+    return "\n".join(filter(None, parts))
 
 
 def _messages(chat: Chat, native: bool) -> list[ChatMessage]:
     shown = chat if native else as_text(chat.messages)
-    return [_message(message) for message in shown.messages]
+    return list(map(_message, shown.messages))
 
 
 def _message(message: Message) -> ChatMessage:
@@ -201,12 +207,11 @@ def _message(message: Message) -> ChatMessage:
 
 def _tool_info(tool: Any) -> ToolInfo:
     parameters = {"properties": {}, "required": [], **tool.parameters}
+    schema = {name: parameters[name] for name in ("properties", "required")}
     return ToolInfo(
         name=tool.name,
         description=tool.description,
-        parameters=ToolParams.model_validate(
-            {name: parameters[name] for name in ("properties", "required")}
-        ),
+        parameters=ToolParams.model_validate(schema),
     )
 
 
@@ -240,15 +245,14 @@ def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int
 def _sample(number: int, trajectory: Trajectory) -> EvalSample:
     labels = ", ".join(f"{key}={value}" for key, value in trajectory.labels.items())
     world = json.loads(trajectory.spec)["id"]
+    reply = trajectory.steps[-1].reply.text if trajectory.steps else ""
     return EvalSample(
         id=number,
         epoch=1,
         input=f"{world}, seed {trajectory.seed}, {labels}",
         target="",
         messages=_messages(trajectory.last, native=True),
-        output=ModelOutput.from_content(
-            "agentgym", trajectory.steps[-1].reply.text if trajectory.steps else ""
-        ),
+        output=ModelOutput.from_content("agentgym", reply),
         scores={"world_score": _score(trajectory)},
         metadata={KEY: json.loads(trajectory.to_json())},
     )

@@ -141,16 +141,13 @@ def build_server(episode: ServedEpisode) -> Server[Any]:
     thread = anyio.CapacityLimiter(1)
 
     async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=dict(tool.parameters),
-                )
-                for tool in episode.tools
-            ]
-        )
+        tools = []
+        for tool in episode.tools:
+            schema = dict(tool.parameters)
+            tools.append(
+                types.Tool(name=tool.name, description=tool.description, input_schema=schema)
+            )
+        return types.ListToolsResult(tools=tools)
 
     async def on_call_tool(
         context: Any, params: types.CallToolRequestParams
@@ -158,9 +155,8 @@ def build_server(episode: ServedEpisode) -> Server[Any]:
         if lock.statistics().tasks_waiting >= MAX_WAITING:
             raise MCPError(types.INTERNAL_ERROR, "too many calls of this episode are waiting")
         async with lock:
-            return await anyio.to_thread.run_sync(
-                partial(_answer, episode.call, params.name, params.arguments or {}), limiter=thread
-            )
+            answer = partial(_answer, episode.call, params.name, params.arguments or {})
+            return await anyio.to_thread.run_sync(answer, limiter=thread)
 
     return Server(
         episode.name,
@@ -176,14 +172,13 @@ def _answer(
     try:
         result = call(name, arguments)
     except ToolError as error:
-        return types.CallToolResult(
-            content=[types.TextContent(text=f"error: {error}")], is_error=True
-        )
-    pictures = [
-        types.ImageContent(data=base64.b64encode(image.png).decode(), mime_type="image/png")
-        for image in result.images
-    ]
-    return types.CallToolResult(content=[types.TextContent(text=result.text), *pictures])
+        refusal = types.TextContent(text=f"error: {error}")
+        return types.CallToolResult(content=[refusal], is_error=True)
+    content: list[Any] = [types.TextContent(text=result.text)]
+    for image in result.images:
+        data = base64.b64encode(image.png).decode()
+        content.append(types.ImageContent(data=data, mime_type="image/png"))
+    return types.CallToolResult(content=content)
 
 
 def serve_stdio(episode: ServedEpisode) -> None:
@@ -216,15 +211,15 @@ def http_app(
     # mcp 2.0, which `verifiers` requires, lacks this module
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
 
-    apps = [
-        build_server(episode).streamable_http_app(
+    apps = []
+    for episode in episodes:
+        app = build_server(episode).streamable_http_app(
             json_response=True,
             host=host,
             max_sessions=max_sessions,
             session_idle_timeout=idle_seconds,
         )
-        for episode in episodes
-    ]
+        apps.append(app)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

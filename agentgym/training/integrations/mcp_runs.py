@@ -55,7 +55,8 @@ class RecordedEpisode:
             raise ToolError("the episode has ended; this call was not run")
         check_jsonable(arguments)
         self._calls += 1
-        outcome = self._episode.play(Reply(render(ToolCall(name, dict(arguments)), DIALECT)))
+        reply = render(ToolCall(name, dict(arguments)), DIALECT)
+        outcome = self._episode.play(Reply(reply))
         answer = mcp_env(self._episode.env).chat.messages[-1]
         if outcome.terminated or outcome.truncated:
             self._end()

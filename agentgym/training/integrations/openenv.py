@@ -111,8 +111,10 @@ class Stack:
 
     def spec(self, split: str) -> EnvSpec:
         """Return the spec for episodes of a split."""
-        chosen = {} if split == ALL else {"split": split}
-        return registry.spec(self.env_id, **{**self.options, **chosen})
+        options = dict(self.options)
+        if split != ALL:
+            options["split"] = split
+        return registry.spec(self.env_id, **options)
 
     @cached_property
     def splits(self) -> list[str]:
@@ -346,11 +348,11 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
         """Start an episode; `options` are passed to OpenEnv's reset."""
-        chosen = {} if seed is None else {"seed": seed}
+        chosen = self._options | (options or {})
+        if seed is not None:
+            chosen["seed"] = seed
         self._chat = Chat()
-        self._read(
-            self._client.reset(**{**self._options, **(options or {}), **chosen, "form": "records"})
-        )
+        self._read(self._client.reset(**(chosen | {"form": "records"})))
         self.dialect = self._client.state()["dialect"]
         self.action_space = ActionSpace(self._chat.tools, self.dialect)
         return self._chat, {}

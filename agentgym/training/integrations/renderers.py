@@ -71,8 +71,9 @@ class FamilyRenderer:
         replies = [k for k, each in enumerate(messages) if each["role"] == "assistant"]
         if replies:
             text = [message.raw for message in chat.messages if message.role == "assistant"][-1]
-            previous = self._turns.get(_key(messages[: replies[-1]], tools, text))
-            tail = messages[replies[-1] + 1 :]
+            newest = replies[-1]
+            previous = self._turns.get(_key(messages[:newest], tools, text))
+            tail = messages[newest + 1 :]
             if previous is not None and _can_bridge(tail):
                 ids = self._bridge(previous, tail, tools)
                 if ids is not None:
@@ -84,15 +85,12 @@ class FamilyRenderer:
         parsed = self.family.parse_response(
             list(ids), tools=self._tools(chat), prompt_ids=list(prompt)
         )
-        calls = [
-            {
-                "id": call.id or f"call_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
-            }
-            for number, call in enumerate(parsed.tool_calls)
-            if call.name and call.status != ToolCallParseStatus.UNKNOWN_TOOL
-        ]
+        calls = []
+        for number, call in enumerate(parsed.tool_calls):
+            if call.name and call.status != ToolCallParseStatus.UNKNOWN_TOOL:
+                function = {"name": call.name, "arguments": _arguments(call.arguments)}
+                call_id = call.id or f"call_{number}"
+                calls.append({"id": call_id, "type": "function", "function": function})
         message = {
             "role": "assistant",
             "content": parsed.content or None,
@@ -105,7 +103,8 @@ class FamilyRenderer:
 
     def remember(self, chat: Chat, reply: Reply) -> None:
         """Store a prompt and its reply for later prompts."""
-        _store(self._turns, _key(self._request(chat), self._tools(chat), reply.text), reply)
+        key = _key(self._request(chat), self._tools(chat), reply.text)
+        _store(self._turns, key, reply)
 
     def _request(self, chat: Chat) -> list[dict[str, Any]]:
         for message in reversed(chat.messages):

@@ -26,8 +26,10 @@ class ReplyHistory:
         newest = next((m for m in reversed(chat.messages) if m.role == "assistant"), None)
         if newest is None or newest.raw != text:
             return
-        given = {name: completion.get(name) for name in _KEPT}
-        kept = {name: value for name, value in given.items() if value is not None}
+        kept = {}
+        for name in _KEPT:
+            if completion.get(name) is not None:
+                kept[name] = completion[name]
         self._said[newest.id, text] = {"content": "", **kept}
         self._calls[newest.id, _calls(newest)] = kept.get("tool_calls")
         for entries in (self._said, self._calls):

@@ -116,19 +116,19 @@ class SharedEpisode:
 
     def outcome(self, seat: str) -> dict[str, Any]:
         """Return an ended episode's result for a seat."""
-        steps = self.episode.trajectory().steps
+        trajectory = self.episode.trajectory()
+        turns = len(trajectory.steps)
         if self._team:
             game = self._team.game
             info, reward, terminated = game.infos[seat], game.rewards[seat], game.terminated
             success, ended = bool(info["success"]), info["detail"].ended
-            turns = sum(step.info["agent"] == seat for step in steps)
+            turns = sum(step.info["agent"] == seat for step in trajectory.steps)
         elif self._cut:
             _, reward, terminated, _, info = self._cut
-            success, ended, turns = reward >= 1.0, info["detail"].ended, len(steps)
+            success, ended = reward >= 1.0, info["detail"].ended
         else:
-            trajectory = self.episode.trajectory()
             reward, terminated = trajectory.reward, trajectory.terminated
-            success, ended, turns = reward >= 1.0, steps[-1].info["detail"]["ended"], len(steps)
+            success, ended = reward >= 1.0, trajectory.steps[-1].info["detail"]["ended"]
         return {
             "reward": reward,
             "terminated": terminated,

@@ -90,10 +90,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
     def get_metrics(self) -> dict[str, float]:
         """Return success, termination and truncation as 0 or 1, and the number of replies."""
-        return {
-            "turns": float(self.turns),
-            **{name: float(value) for name, value in self._outcome.items()},
-        }
+        facts = {"turns": self.turns, **self._outcome}
+        return {name: float(value) for name, value in facts.items()}
 
     def close(self) -> None:
         self._env.close()
@@ -113,13 +111,9 @@ def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
     """Return a registered world's dataset, with each instance's prompt, `env_class` and seed."""
     kwargs = skyrl_gym.spec(name).kwargs
     env = make(kwargs["env_id"], **kwargs["options"])
-    return datasets.Dataset.from_list(
-        [
-            {
-                "prompt": text_messages("SkyRL", env, env.reset(seed=seed)[0].messages),
-                "env_class": name,
-                "seed": seed,
-            }
-            for seed in seeds
-        ]
-    )
+    rows = []
+    for seed in seeds:
+        chat, _ = env.reset(seed=seed)
+        prompt = text_messages("SkyRL", env, chat.messages)
+        rows.append({"prompt": prompt, "env_class": name, "seed": seed})
+    return datasets.Dataset.from_list(rows)

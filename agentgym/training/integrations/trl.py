@@ -117,26 +117,27 @@ class ToolEnvironment:
             return _ENDED
         before = self._chat
         self._facts["turns"] += 1
-        self._take(self._env.step(render(ToolCall(name, arguments), self._env.unwrapped.dialect)))
+        reply = render(ToolCall(name, arguments), self._env.unwrapped.dialect)
+        self._take(self._env.step(reply))
         return _content(added(before, self._chat))
 
     def _take(self, outcome: tuple[Chat, float, bool, bool, Mapping[str, Any]]) -> None:
         self._chat, reward, terminated, truncated, info = outcome
         self._reward += float(reward)
         self._facts |= {"success": float(info["success"]), "truncated": float(truncated)}
-        self._over, self._invalid = terminated or truncated, bool(info["detail"].invalid)
+        self._over = terminated or truncated
+        self._invalid = bool(info["detail"].invalid)
 
 
 def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
     text = "\n\n".join(message.text for message in messages)
-    images = [image for message in messages for image in message.images]
-    if not images:
+    blocks: list[dict[str, Any]] = []
+    for message in messages:
+        for image in message.images:
+            opened = pillow("PIL.Image").open(BytesIO(image.png))
+            blocks.append({"type": "image", "image": opened.convert("RGB")})
+    if not blocks:
         return text
-    open_image = pillow("PIL.Image").open
-    blocks = [
-        {"type": "image", "image": open_image(BytesIO(image.png)).convert("RGB")}
-        for image in images
-    ]
     return [*blocks, {"type": "text", "text": text}]
 
 
@@ -168,7 +169,9 @@ def _log_facts(
     facts: Sequence[Mapping[str, float]],
 ) -> None:
     measured = [each for each, reward in zip(facts, rewards, strict=True) if reward is not None]
-    for name in measured[0] if measured else ():
+    if not measured:
+        return
+    for name in measured[0]:
         log_metric(name, fmean(each[name] for each in measured))
 
 
@@ -271,7 +274,8 @@ def rollout_func(
         rows: list[TokenRow] = []
         rewards: list[float | None] = []
         facts: list[dict[str, float]] = []
-        for trajectory in [episode.trajectory() for episode in episodes]:
+        for episode in episodes:
+            trajectory = episode.trajectory()
             played = to_training_dict(trajectory)
             left_out = max(0.0, 1 - rows_per_episode / len(played["rows"]))
             own = {
@@ -281,7 +285,8 @@ def rollout_func(
                 "rows_left_out": left_out,
             }
             rows += _fill(played, rows_per_episode, draw)
-            rewards += [None if played["failure"] else played["reward"]] * rows_per_episode
+            reward = None if played["failure"] else played["reward"]
+            rewards += [reward] * rows_per_episode
             facts += [own] * rows_per_episode
         return {**_as_output(rows), "env_reward": rewards, "env_facts": facts}
 
@@ -311,22 +316,25 @@ def env_reward(
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
     seeds = [seed_of(prompt[-1]) for prompt in prompts]
-    groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
-    if any(group != [group[0]] * rows_per_episode for group in groups):
+    distinct = seeds[::rows_per_episode]
+    if any(seeds[k::rows_per_episode] != distinct for k in range(rows_per_episode)):
         raise ValueError(
             f"a process must receive each seed in rows_per_episode={rows_per_episode} consecutive "
             f"prompts, got the seeds {seeds[:20]}; make num_generations and the batch sizes for "
             "training and evaluation multiples of rows_per_episode"
         )
-    return [group[0] for group in groups]
+    return distinct
 
 
 def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
     """Return `count` rows of an episode: a subsample, or all rows followed by masked rows."""
     rows = episode["rows"]
-    filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
+    chosen = draw.sample(range(len(rows)), min(count, len(rows)))
+    filled = [rows[k] for k in sorted(chosen)]
     filled += [_shortened(rows[0])] * (count - len(filled))
-    return [_masked(row) for row in filled] if episode["failure"] else filled
+    if episode["failure"]:
+        return list(map(_masked, filled))
+    return filled
 
 
 def _shortened(row: TokenRow) -> TokenRow:
@@ -347,11 +355,11 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
     names = {name + "_" * keyword.iskeyword(name): name for name in properties}
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str | list[dict[str, Any]]:
-        return self._call(
-            tool.name, {names.get(key, key): value for key, value in arguments.items()}
-        )
+        given = {names.get(key, key): value for key, value in arguments.items()}
+        return self._call(tool.name, given)
 
-    required, definitions = tool.parameters.get("required", ()), tool.parameters.get("$defs", {})
+    required = tool.parameters.get("required", ())
+    definitions = tool.parameters.get("$defs", {})
     hints, texts = {}, []
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     for python_name, name in names.items():
@@ -366,7 +374,9 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
             )
         )
     method.__name__ = method.__qualname__ = tool.name
-    method.__doc__ = "\n".join([tool.description, *(["", "Args:", *texts] if texts else [])])
+    if texts:
+        texts = ["", "Args:", *texts]
+    method.__doc__ = "\n".join([tool.description, *texts])
     method.__annotations__ = hints  # a return annotation would change the schema
     vars(method)["__signature__"] = inspect.Signature(parameters)
     return method
@@ -384,10 +394,11 @@ def _annotation(
     try:
         return _hint(plain), text
     except KeyError:
-        whole = {**plain, "$defs": definitions} if "$ref" in json.dumps(plain) else plain
-        return _TYPES.get(
-            plain.get("type"), Any
-        ), f"{text} JSON Schema: {json.dumps(whole, ensure_ascii=False)}"
+        whole = plain
+        if "$ref" in json.dumps(plain):
+            whole = {**plain, "$defs": definitions}
+        text += f" JSON Schema: {json.dumps(whole, ensure_ascii=False)}"
+        return _TYPES.get(plain.get("type"), Any), text
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
@@ -416,23 +427,26 @@ class _TrainerPolicy:
         prompts = [self.renderer.ids(chat) for chat in chats]
         # TRL's only function that sends token ids to every engine is private.
         sampled, logprobs = self.trainer._generate_single_turn(
-            [list(ids) for ids in prompts], None, {}, 1
+            list(map(list, prompts)), None, {}, 1
         )
-        return [
-            sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
-            for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True))
-        ]
+        replies = []
+        for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True)):
+            known = logprobs[k] if logprobs else ()
+            replies.append(sampled_reply(self.renderer, chat, prompt, ids, known))
+        return replies
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
     """Convert a row to TRL's format, in which everything before the first sampled id is the
     prompt.
     """
-    cut = [(row, row["prompt_length"]) for row in rows]
-    logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
-    return {
-        "prompt_ids": [row["input_ids"][:start] for row, start in cut],
-        "completion_ids": [row["input_ids"][start:] for row, start in cut],
-        "env_mask": [row["loss_mask"][start:] for row, start in cut],
-        "logprobs": logprobs if len(logprobs) == len(rows) else None,
-    }
+    output: dict[str, Any] = {"prompt_ids": [], "completion_ids": [], "env_mask": []}
+    logprobs = []
+    for row in rows:
+        start = row["prompt_length"]
+        output["prompt_ids"].append(row["input_ids"][:start])
+        output["completion_ids"].append(row["input_ids"][start:])
+        output["env_mask"].append(row["loss_mask"][start:])
+        if row["logprobs"] is not None:
+            logprobs.append(row["logprobs"][start:])
+    return {**output, "logprobs": logprobs if len(logprobs) == len(rows) else None}

@@ -114,7 +114,8 @@ class WorldTasks:
     def load(self) -> Iterator[WorldTask]:
         """Make the tasks lazily."""
         config = self.config
-        world, env = registry.resolve(config.world), registry.make(config.world, **config.options)
+        world = registry.resolve(config.world)
+        env = registry.make(config.world, **config.options)
         spec = env.spec.to_json() if env.spec else ""
         for seed in range(config.start, config.stop):
             chat, _ = env.reset(seed=seed)

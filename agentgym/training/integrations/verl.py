@@ -60,11 +60,10 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     ) -> None:
         super().__init__(*args, **kwargs)
         self.env_id = env_id
-        plain: Any = (
-            OmegaConf.to_container(options)
-            if isinstance(options, DictConfig)
-            else dict(options or {})
-        )
+        if isinstance(options, DictConfig):
+            plain: Any = OmegaConf.to_container(options)
+        else:
+            plain = dict(options or {})
         self.options = plain
         refuse_images("verl", make(env_id, **plain))
         model = self.config.actor_rollout_ref.model
@@ -103,10 +102,10 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             "truncated": float(truncated),
             "turns": float(len(trajectory.steps)),
         }
-        outputs = [
-            self._output(each, reward, metrics, {**extra, "reward_extra_info": ends})
-            for each in to_training_dict(trajectory)["rows"]
-        ]
+        outputs = []
+        for each in to_training_dict(trajectory)["rows"]:
+            fields = {**extra, "reward_extra_info": ends}
+            outputs.append(self._output(each, reward, metrics, fields))
         return outputs if len(outputs) > 1 else outputs[0]
 
     async def _play(
@@ -123,7 +122,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         while not episode.over:
             refuse_images("verl", episode.env, episode.chat.messages)
             prompt = self.renderer.ids(episode.chat)
-            start = start if row and prompt[: len(row)] == row else len(prompt)
+            if not row or prompt[: len(row)] != row:
+                start = len(prompt)
             if start > limits.prompt_length and not row:
                 raise ValueError(
                     f"the first prompt of seed {episode.seed} has {start} tokens, more than "
@@ -145,19 +145,14 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             row = reply.prompt_ids + reply.ids
             # Keep the first turn's extra fields, but the newest weight version.
             extra = sampled.extra_fields | extra
-            extra |= {
-                key: value
-                for key, value in sampled.extra_fields.items()
-                if key == "max_global_steps"
-            }
+            if "max_global_steps" in sampled.extra_fields:
+                extra["max_global_steps"] = sampled.extra_fields["max_global_steps"]
         return extra
 
     def _request_id(self, row: Mapping[str, Any]) -> str:
-        return (
-            f"det-{row.get('priority', 0)}"
-            if self.rollout_config.get("full_determinism")
-            else uuid.uuid4().hex
-        )
+        if self.rollout_config.get("full_determinism"):
+            return f"det-{row.get('priority', 0)}"
+        return uuid.uuid4().hex
 
     def _output(
         self, row: TokenRow, reward: float, metrics: dict[str, Any], extra: dict[str, Any]
@@ -190,14 +185,9 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
         "agent_name": agent_name,
         "reward_model": {"style": "rule", "ground_truth": ""},
     }
-    return datasets.Dataset.from_list(
-        [
-            {
-                "prompt": text_messages("verl", env, env.reset(seed=seed)[0].messages),
-                "seed": seed,
-                "extra_info": {"index": k},
-                **fixed,
-            }
-            for k, seed in enumerate(seeds)
-        ]
-    )
+    rows = []
+    for k, seed in enumerate(seeds):
+        chat, _ = env.reset(seed=seed)
+        prompt = text_messages("verl", env, chat.messages)
+        rows.append({"prompt": prompt, "seed": seed, "extra_info": {"index": k}, **fixed})
+    return datasets.Dataset.from_list(rows)

@@ -109,14 +109,10 @@ def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
     if system:
         prompt["system"] = "\n\n".join(system)
     if chat.tools:
-        prompt["tools"] = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": dict(tool.parameters),
-            }
-            for tool in chat.tools
-        ]
+        prompt["tools"] = []
+    for tool in chat.tools:
+        fields = {"name": tool.name, "description": tool.description}
+        prompt["tools"].append({**fields, "input_schema": dict(tool.parameters)})
     return prompt
 
 
@@ -125,16 +121,17 @@ def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
     open_calls: set[str] = set()
     for is_reply, turn in groupby(messages, lambda message: message.role == "assistant"):
         blocks: list[Item] = []
-        for message in turn:
-            blocks += (
-                _reply_blocks(message, kept) if is_reply else _user_blocks(message, open_calls)
-            )
         if is_reply:
+            role = "assistant"
+            for message in turn:
+                blocks += _reply_blocks(message, kept)
             open_calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
         else:
+            role = "user"
+            for message in turn:
+                blocks += _user_blocks(message, open_calls)
             blocks.sort(key=lambda block: block["type"] != "tool_result")
-        content = blocks or [{"type": "text", "text": _EMPTY}]
-        out.append({"role": "assistant" if is_reply else "user", "content": content})
+        out.append({"role": role, "content": blocks or [{"type": "text", "text": _EMPTY}]})
     return out
 
 

@@ -208,9 +208,10 @@ class PolicyConfig(Config):
         check_arguments(name, owner, self.transport)
         given |= self.transport
         parameters = inspect.signature(owner).parameters
-        first = given.get("seed", parameters["seed"].default if "seed" in parameters else None)
-        if sample and "seed" in parameters and (owner is factory or first is not None):
-            given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
+        if sample and "seed" in parameters:
+            first = given.get("seed", parameters["seed"].default)
+            if owner is factory or first is not None:
+                given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
         if owner is not factory:
             given.setdefault("sample", f"{instance}.{sample}")
         return adapt(factory(env_id, **given))
@@ -276,7 +277,7 @@ class PolicyConfig(Config):
         return bool(self._model_files())
 
     def _model_files(self) -> list[Path]:
-        return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
+        return list(filter(Path.is_file, map(Path(self.name).joinpath, _MODELS)))
 
 
 def read_seats(text: str) -> dict[str, str]:
@@ -315,4 +316,5 @@ def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None
-    return sum(len(reply.prompt_ids) for reply in replies), sum(len(reply.ids) for reply in replies)
+    prompt_tokens = sum(len(reply.prompt_ids) for reply in replies)
+    return prompt_tokens, sum(len(reply.ids) for reply in replies)

@@ -102,7 +102,10 @@ class SeatPolicies(UserPolicy):
         work = []
         for part, own in places.items():
             work.append(part._ask([requests[place]._replace(first=False) for place in own]))
-        answers = await asyncio.gather(*work) if self._is_async else [await each for each in work]
+        if self._is_async:
+            answers = await asyncio.gather(*work)
+        else:
+            answers = [await each for each in work]
         outcomes: dict[int, Reply | PolicyError] = {}
         for own, replies in zip(places.values(), answers, strict=True):
             outcomes.update(zip(own, replies, strict=True))

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
@@ -58,11 +59,10 @@ class DamagedFileError(ValueError):
         self.path, self.problem, self.line = path, problem, line
 
     def __str__(self) -> str:
-        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
-        return (
-            f"{where}: {self.problem}; to repair it: agentgym doctor "
-            f"{self.path if self.line else self.path.parent} --repair"
-        )
+        where, run = str(self.path), self.path.parent
+        if self.line:
+            where, run = f"{self.path}, line {self.line}", self.path
+        return f"{where}: {self.problem}; to repair it: agentgym doctor {run} --repair"
 
 
 class RunLock:
@@ -332,7 +332,8 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield a file's complete lines, numbered from 1."""
     if path.exists():
         check_regular(path)
-        yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)
+        lines = chain.from_iterable(chunk.lines for chunk in read_chunks(path))
+        yield from enumerate(lines, 1)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import astuple, dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 from agentgym.training.rollout.trajectory import Trajectory
@@ -47,17 +48,17 @@ def usage(trajectory: Trajectory) -> Usage | None:
     if not records:
         return None
     prompts = [prompt_tokens(record) for record in records]
+    contexts = _contexts(trajectory)
+    resent = chain.from_iterable(context[:-1] for context in contexts)
 
     def total(name: str) -> int:
         return sum(record[name] for record in records)
 
     return Usage(
         counter=records[-1]["counter"],
-        trajectory_tokens=sum(map(_length, _contexts(trajectory))),
+        trajectory_tokens=sum(map(_length, contexts)),
         prompt_tokens=sum(prompts),
-        reusable_prompt_tokens=sum(
-            record["reused"] for context in _contexts(trajectory) for record in context[:-1]
-        ),
+        reusable_prompt_tokens=sum(record["reused"] for record in resent),
         peak_tokens=max(prompts),
         policy_tokens=total("reply"),
         summary_tokens=total("summary"),
@@ -90,9 +91,7 @@ class EndpointUsage:
     cached_replies: int = 0
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
-        return EndpointUsage(
-            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
-        )
+        return EndpointUsage(*map(operator.add, astuple(self), astuple(other)))
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
@@ -104,9 +103,8 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:
-            contexts.setdefault((step.info.get("agent"), step.info.get("task")), []).append(
-                step.info["context"]
-            )
+            key = step.info.get("agent"), step.info.get("task")
+            contexts.setdefault(key, []).append(step.info["context"])
     return list(contexts.values())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import index
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -106,10 +106,8 @@ class Trajectory:
         """Split each agent's steps into training rows, wherever a prompt does not extend the
         previous prompt and reply.
         """
-        return sorted(
-            (part for steps in self.by_agent().values() for part in self._cut(steps)),
-            key=lambda part: part[0],
-        )
+        parts = chain.from_iterable(map(self._cut, self.by_agent().values()))
+        return sorted(parts, key=lambda part: part[0])
 
     def by_agent(self) -> dict[str, Sequence[int]]:
         """Return each agent's step indices; without a team, the only key is an empty string."""
@@ -119,15 +117,12 @@ class Trajectory:
         return {agent: tuple(own) if agent else range(len(own)) for agent, own in numbers.items()}
 
     def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-        starts = [
-            0,
-            *(
-                k
-                for k, (one, two) in enumerate(pairwise(numbers), 1)
-                if not _continues(self.steps[one], self.steps[two].chat)
-            ),
-        ]
-        return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
+        start = 0
+        for k, (one, two) in enumerate(pairwise(numbers), 1):
+            if not _continues(self.steps[one], self.steps[two].chat):
+                yield numbers[start:k]
+                start = k
+        yield numbers[start:]
 
     def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
         newest: dict[str, tuple[Chat, Reply]] = {}
@@ -150,25 +145,21 @@ class Trajectory:
     def to_json(self) -> str:
         """Return one line of JSON, whose length grows only with new text and tokens."""
         deltas, last = self._deltas()
-        steps = [
-            {
-                **_chat_to_json(chat),
-                "reply": _reply_to_json(reply),
-                "reward": step.reward,
-                "info": to_jsonable(step.info),
-            }
-            for step, (chat, reply) in zip(self.steps, deltas, strict=True)
-        ]
+        steps = []
+        for step, (chat, reply) in zip(self.steps, deltas, strict=True):
+            data = _chat_to_json(chat)
+            data["reply"] = _reply_to_json(reply)
+            data["reward"], data["info"] = step.reward, to_jsonable(step.info)
+            steps.append(data)
         data = {
             "spec": json.loads(self.spec),
             "seed": self.seed,
             "labels": dict(self.labels),
-            **({"failure": self.failure} if self.failure else {}),
-            "last": _chat_to_json(last),
-            "terminated": self.terminated,
-            "truncated": self.truncated,
-            "steps": steps,
         }
+        if self.failure:
+            data["failure"] = self.failure
+        data["last"] = _chat_to_json(last)
+        data |= {"terminated": self.terminated, "truncated": self.truncated, "steps": steps}
         return json.dumps(data)
 
     @classmethod
@@ -176,15 +167,11 @@ class Trajectory:
         """Parse a trajectory from a JSON line, or raise `ValueError`."""
         try:
             data = json.loads(line)
-            parts = [
-                (
-                    _chat_from_json(item, _agent(item["info"])),
-                    _reply_from_json(item["reply"]),
-                    item["reward"],
-                    with_detail(item["info"]),
-                )
-                for item in data["steps"]
-            ]
+            parts = []
+            for item in data["steps"]:
+                chat = _chat_from_json(item, _agent(item["info"]))
+                reply = _reply_from_json(item["reply"])
+                parts.append((chat, reply, item["reward"], with_detail(item["info"])))
             agent = _agent(parts[-1][3]) if parts else ""
             steps, last = _follow(parts, _chat_from_json(data["last"], agent))
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
@@ -362,9 +349,9 @@ def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], 
     newest: dict[str, tuple[Chat, Reply]] = {}
     steps: list[Step] = []
     for chat, reply, reward, info in parts:
-        before = newest.get(_agent(info), _NOTHING)
-        before = newest[_agent(info)] = (chat.after(before[0]), reply.after(before[1]))
-        steps.append(Step(*before, reward, info))
+        old_chat, old_reply = newest.get(_agent(info), _NOTHING)
+        now = newest[_agent(info)] = chat.after(old_chat), reply.after(old_reply)
+        steps.append(Step(*now, reward, info))
     return tuple(steps), last.after(steps[-1].chat if steps else Chat())
 
 
@@ -386,12 +373,11 @@ def _chat_to_json(delta: ChatDelta) -> dict[str, Any]:
 
 
 def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
-    return ChatDelta(
-        data["kept"],
-        tuple(map(Message.from_dict, data["messages"])),
-        tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None,
-        agent,
-    )
+    kept, messages = data["kept"], tuple(map(Message.from_dict, data["messages"]))
+    tools = None
+    if "tools" in data:
+        tools = tuple(Tool(**tool) for tool in data["tools"])
+    return ChatDelta(kept, messages, tools, agent)
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:

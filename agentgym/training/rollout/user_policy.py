@@ -160,7 +160,7 @@ class UserPolicy:
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
         replies = iter(await self._ask_some(going) if going else ())
-        return self._noted([next(replies) if error is None else error for error in begun])
+        return self._noted([error or next(replies) for error in begun])
 
     def _noted(self, outcomes: list[Reply | PolicyError]) -> list[Reply | PolicyError]:
         for outcome in outcomes:
@@ -187,7 +187,9 @@ class UserPolicy:
                 return outcomes
         awaits = self._call_is_async
         work = [self._ask_one(each, self._call, awaits=awaits) for each in requests]
-        return list(await asyncio.gather(*work)) if awaits else [await each for each in work]
+        if awaits:
+            return list(await asyncio.gather(*work))
+        return [await each for each in work]
 
     async def _ask_one(
         self, request: PolicyRequest, function: Callable[..., Any], *, awaits: bool

@@ -47,7 +47,8 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
             texts.append(part)
         elif part.get("type") in ("thinking", "reasoning"):
             thought = text_of(part.get("thinking") or part.get("text") or part.get("reasoning"))
-            texts.append("") if thoughts is None else thoughts.append(thought)
+            if thoughts is not None:
+                thoughts.append(thought)
         else:
             text = part["refusal"] if part.get("type") == "refusal" else part["text"]
             if not isinstance(text, str):
@@ -58,7 +59,9 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
     """Return a native tool call as text."""
-    arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
+    if values is None:
+        values = {}
+    arguments = values if isinstance(values, str) else json.dumps(values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
     body = body.replace("</", "<\\/")  # a closing tag in an argument would end the call
     text = f"<tool_call>\n{body}\n</tool_call>"
@@ -127,8 +130,10 @@ class KeptReplies:
             return []
         found: list[Item] = []
         for item in items:
-            is_call = item["type"] == self._call_type
-            found.append({**item, self._call_id: ids.pop(0)} if is_call else item)
+            if item["type"] == self._call_type:
+                found.append({**item, self._call_id: ids.pop(0)})
+            else:
+                found.append(item)
         return found
 
 

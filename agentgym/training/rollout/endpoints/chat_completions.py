@@ -42,7 +42,8 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
     thoughts: list[str] = []
     content = text_of(message.get("content"), thoughts)
     for name in ("reasoning", "reasoning_content"):
-        thoughts = [text_of(message.get(name))] if message.get(name) else thoughts
+        if message.get(name):
+            thoughts = [text_of(message[name])]
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise AnswerError(f"tool_calls must be a list, got {quote(calls)}")

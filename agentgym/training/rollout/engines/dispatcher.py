@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from queue import Empty
 from typing import Any
 
@@ -116,7 +116,7 @@ class Dispatcher:
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)
-        ordered = [slot for slots in alike.values() for slot in slots]
+        ordered = list(chain.from_iterable(alike.values()))
         self.ready = ordered[most:]
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 

@@ -19,7 +19,9 @@ def as_text(messages: Iterable[Message]) -> Chat:
         new = Message(
             "user" if message.role == "tool" else message.role, text, images=message.images
         )
-        out.append(join_messages(out.pop(), new) if out and out[-1].role == new.role else new)
+        if out and out[-1].role == new.role:
+            new = join_messages(out.pop(), new)
+        out.append(new)
     return Chat(tuple(out))
 
 

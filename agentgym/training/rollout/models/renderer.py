@@ -205,13 +205,12 @@ class Renderer:
         text = self.template.render(
             [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
         )
-        marks = named | {
-            i for i, mark in self.tokenizer.added_tokens_decoder.items() if mark.special
-        }
-        end = next(
-            (i for i in self._encode(text.rpartition(_REPLY)[2]) if i in marks),
-            min(named, default=None),
-        )
+        marks = set(named)
+        for i, mark in self.tokenizer.added_tokens_decoder.items():
+            if mark.special:
+                marks.add(i)
+        after_reply = filter(marks.__contains__, self._encode(text.rpartition(_REPLY)[2]))
+        end = next(after_reply, min(named, default=None))
         if end is None:
             raise ValueError(
                 f"the tokenizer {self.tokenizer.name_or_path!r} must have an eos_token, or a chat "
