@@ -151,7 +151,9 @@ def marked_selectors(examples: Sequence[Example]) -> list[Selector]:
             lines = (line for line in _LINES.split(cut(text)) if len(line) < _LINE_CHARS)
             for parts in map(words, lines):
                 if answer in parts:
-                    found[source].update(set(parts) - {answer})
+                    marks = dict.fromkeys(parts)  # unlike a set, the same order in every process
+                    del marks[answer]
+                    found[source].update(list(marks))
                     places[Selector(source, "words", "front", parts.index(answer))] += 1
                     break
     selectors: list[Selector] = []
