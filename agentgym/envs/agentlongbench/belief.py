@@ -69,9 +69,9 @@ class Constraints:
                 facts.lacks[value] = None
             elif isinstance(value, int):
                 exact = operator == "=="
-                if operator != "<":
+                if operator in (">", "=="):
                     facts.low = max(facts.low, value - exact)
-                if operator != ">":
+                if operator in ("<", "=="):
                     facts.high = min(facts.high, value + exact)
 
     def implies(self, atom: Atom) -> bool:

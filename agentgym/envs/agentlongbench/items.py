@@ -176,12 +176,13 @@ class ItemTable:
         return tuple(holders)
 
     @cached_property
-    def _numbers(self) -> Mapping[int, NDArray[np.int64]]:
-        numbers = {}
-        for place, section in enumerate(self.sections):
-            if section.numeric:
-                numbers[place] = np.array(self.columns[place], np.int64).ravel()
-        return numbers
+    def _numbers(self) -> tuple[NDArray[np.int64], ...]:
+        # The digest of an instance, and so its split, covers this attribute and its type.
+        numbers = []
+        for section, column in zip(self.sections, self.columns, strict=True):
+            values = [value for (value,) in column] if section.numeric else []
+            numbers.append(np.array(values, np.int64))
+        return tuple(numbers)
 
 
 VERDICTS: Mapping[Operator, str] = {

@@ -225,7 +225,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
             marks[wall] = "#"
         marks[self.places[EVADER]] = "E"
         marks[self.places[PURSUER]] = "P"
-        return "\n".join(map(" ".join, np.reshape(marks, (size, size))))
+        rows = [marks[start : start + size] for start in range(0, size**2, size)]
+        return "\n".join(map(" ".join, rows))
 
     @tool
     def move(self, direction: Direction) -> str:

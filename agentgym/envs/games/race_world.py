@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -89,7 +88,9 @@ class Race(NamedTuple):
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the value of the sublist that remains after each move, for each sublist."""
-        return sliding_window_view(values, len(values) - self.per_move)
+        # `sliding_window_view` returns the same values, but takes longer than solving a short list.
+        parts = len(values) - self.per_move
+        return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
 
 @lru_cache(maxsize=16)  # solving a game needs them once per number of moves left

@@ -101,7 +101,7 @@ class GoldPlay:
             self._see("\n\n".join(self.known.texts))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # a repr would list the whole database
 class GoldSearches(Sequence[ToolCall]):
     """Searches that show or lead to a missing document of the task.
 

@@ -229,7 +229,7 @@ def _numeric(kind: str, match: re.Match[str], names: Sequence[str], last: str) -
     mine = _target(parts)
     if mine is None:
         return None
-    target = Quantity(owner, mine.phrase)
+    target = Quantity(owner, parts.get("q", mine.phrase))
     if "f" in parts:
         factor, number = _FACTORS[parts["f"]]
         if kind == "times":
@@ -279,10 +279,10 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     # A pronoun refers to the subject of the sentence.
     if match[1] not in ("she", "he", "I"):
         owner = _person(match[1], names, last)
-    past, space, rest = match[2].partition(" ")
+    past, _, rest = match[2].partition(" ")
     verb = PAST.get(past)
     if that and verb:
-        return Quantity(owner, Parts(item, verb, space + rest).phrase)
+        return Quantity(owner, Parts(item, verb, rest and f" {rest}").phrase)
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     if verb is None:

@@ -167,6 +167,8 @@ class CsvTable:
         yield from row_failures(self.path, actual, wanted, self.cells, self.key, self.ordered)
 
     def _in_one_form(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        if not self.forms:
+            return rows
         converted = []
         for row in rows:
             cells = {name: form(row[name]) for name, form in self.forms.items()}

@@ -171,9 +171,11 @@ class ListWorld(World[ListConfig]):
         items, target = self.items, self.target
         # A pop at i is optimal if the list equals the target before i, and the rest of the target
         # is a subsequence of the elements after i.
-        last = 0
-        while last < min(len(items), len(target)) and items[last] == target[last]:
-            last += 1
+        last = len(target)
+        for place, (item, wanted) in enumerate(zip(items, target, strict=False)):
+            if item != wanted:
+                last = place
+                break
         # Match from the right. The first `missing` target elements still need a match.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):

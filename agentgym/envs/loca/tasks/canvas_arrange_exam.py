@@ -359,7 +359,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if sheets is not None and not any(_table_failures(sheets.get(SHEET, []), rows)):
             yield from remove_sheets(FILE, sheets, SHEET)
             return
-        data = [list(map(row.get, COLUMNS)) for row in rows]
+        data = [[row[name] for name in COLUMNS] for row in rows]
         start = "A2"  # the initial workbook already contains the header
         if sheets is not None:
             data = [list(COLUMNS), *data]
