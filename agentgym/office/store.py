@@ -67,6 +67,8 @@ class Store:
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
         records = [dict(zip(names, record, strict=True)) for record in cursor]
+        if not records:
+            return []
         for name in self._decoders.keys() & names:
             decode = self._decoders[name]
             for record in records:

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import chain
 from typing import Any, Literal
 
 from agentgym.office.files.media_types import media_type
@@ -186,8 +185,11 @@ class Filesystem(Server):
             path: The directory.
             excludePatterns: Glob patterns to leave out; a plain name is left out at any depth.
         """
-        patterns = Patterns([*chain.from_iterable(map(_anywhere, excludePatterns))])
-        return json.dumps(self._tree(path, "", patterns), indent=2, ensure_ascii=False)
+        patterns: list[str] = []
+        for pattern in excludePatterns:
+            patterns += _anywhere(pattern)
+        tree = self._tree(path, "", Patterns(patterns))
+        return json.dumps(tree, indent=2, ensure_ascii=False)
 
     @tool
     def move_file(self, source: str, destination: str) -> str:

@@ -80,8 +80,8 @@ class Workspace:
                 "directory"
             )
         names = full.split("/")
-        longest = max(len(name.encode()) for name in names)
-        if len(names) > MAX_DEPTH + 2 or longest > MAX_NAME_BYTES:
+        has_long_name = any(len(name.encode()) > MAX_NAME_BYTES for name in names)
+        if len(names) > MAX_DEPTH + 2 or has_long_name:
             raise ToolError(
                 f"invalid argument: {echo(path)} is too deep or has a name that is too long"
             )

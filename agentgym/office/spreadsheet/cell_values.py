@@ -62,7 +62,10 @@ def text_of(value: Any) -> str:
     whole = float(value)
     if whole.is_integer() and abs(whole) < 1e15:
         return str(int(whole))
-    return re.sub(r"e([+-])0*", r"E\1", f"{whole:.10g}")
+    text = f"{whole:.10g}"
+    if "e" in text:
+        text = re.sub(r"e([+-])0*", r"E\1", text)
+    return text
 
 
 def _date_text(value: float) -> str:

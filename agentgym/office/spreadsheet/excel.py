@@ -57,7 +57,8 @@ class Excel(Server):
         sheet = sheet_of(self._books.look(filepath), sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
-        filled = bottom, right = sheet.max_row, sheet.max_column
+        filled = sheet.max_row, sheet.max_column
+        bottom, right = filled
         if corner:
             bottom, right = spot(corner)
         elif (top, left) == (1, 1):

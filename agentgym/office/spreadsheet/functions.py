@@ -228,9 +228,9 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
-    spots = filter(summed.cells.__contains__, _matching(pairs))
-    chosen = Grid(1, 1, {spot: summed.cells[spot] for spot in spots})
-    return _numbers([chosen])
+    cells = summed.cells
+    chosen = {spot: cells[spot] for spot in _matching(pairs) if spot in cells}
+    return _numbers([Grid(1, 1, chosen)])
 
 
 def _key(value: Any) -> Any:
@@ -243,8 +243,9 @@ def _place(target: Any, line: Sequence[Any], near: bool) -> int:
     """Return the index of `target`; with `near`, of the last sorted value not above `target`."""
     target = single(target)
     if not near:
+        wanted = _key(target)
         for k, value in enumerate(line):
-            if value is not None and _key(value) == _key(target):
+            if value is not None and _key(value) == wanted:
                 return k
         raise FormulaError(NOT_AVAILABLE)
     key = _ordering(target, target)

@@ -193,8 +193,8 @@ class Ablation(Config):
             if error.fatal:
                 raise
             failure = describe(error)
-        used = getattr(policy, "usage", None)
-        if shared or not used:
+        used = None if shared else getattr(policy, "usage", None)
+        if not used:
             return finish(episode.trajectory(failure))
         return finish(episode.trajectory(failure), (used.prompt_tokens, used.completion_tokens))
 

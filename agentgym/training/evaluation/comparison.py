@@ -95,7 +95,7 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known: list[tuple[Path, str]] = []
     for folder, study in studies.items():
-        known += product([folder], study.columns())
+        known += [(folder, name) for name in study.columns()]
     names = {}
     for folder, column in known:
         if label := folders[folder]:

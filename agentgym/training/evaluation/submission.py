@@ -142,7 +142,7 @@ def _adapter() -> TypeAdapter[Submission]:
 def _counts(rows: Sequence[Result]) -> CellCounts:
     there = sorted(played(rows), key=attrgetter("seed", "sample"))
     return CellCounts(
-        **dict(zip(CELL, _key(rows[0]), strict=True)),
+        **{name: getattr(rows[0], name) for name in CELL},
         episodes=len(rows),
         solved=sum(row.success == 1 for row in there),
         lost=sum(row.missing == LOST for row in rows),
@@ -186,10 +186,10 @@ def _forged(submission: Submission, found: Submission) -> Iterator[str]:
     for name in ("log", "runs", "policies"):
         if getattr(submission, name) != getattr(found, name):
             yield f"forged: its field {name} differs from the run folder"
-    claimed = dict(zip(map(_key, submission.cells), submission.cells, strict=True))
+    claimed = {_key(cell): cell for cell in submission.cells}
     if len(claimed) != len(submission.cells):
         yield "forged: it lists a cell twice"
-    actual = dict(zip(map(_key, found.cells), found.cells, strict=True))
+    actual = {_key(cell): cell for cell in found.cells}
     differing = []
     for key in sorted(claimed.keys() | actual.keys()):
         if key not in claimed:

@@ -120,7 +120,9 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
-    lacking = f"; {missing} episodes are missing" * bool(missing)
+    lacking = ""
+    if missing:
+        lacking = f"; {missing} episodes are missing"
     tables = []
     for title, header, lines in (score_table(results), context_table(results)):
         tables.append((title + lacking, header, lines))

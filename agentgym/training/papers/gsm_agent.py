@@ -162,7 +162,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
     """Return the paper's table; unknown values are empty."""
-    names = dict(zip(Metrics.__slots__, Metrics.__slots__, strict=True))
+    names = {name: name for name in Metrics.__slots__}
     names |= {"TokR": "Tok/R", "Dur": "Dur (s)"}
     means = {setting: asdict(metrics(outcomes)) for setting, outcomes in settings.items()}
     return means_table("GSM-Agent", names, means, shares=("Acc", "SC", "FF"))

@@ -75,7 +75,7 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         f"LOCA-bench: accuracy by description length, {len(results)} episodes, % with 95 % intervals"
         f"{few_instances(rows)}"
     )
-    texts = dict(zip(shares, map(percent, shares.values()), strict=True))
+    texts = {key: percent(share) for key, share in shares.items()}
     tables = [_by_length(title, rows, lengths, texts)]
     metrics = {"calls": "tool calls"}
     if all(row.usage for row in results):

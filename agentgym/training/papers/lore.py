@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 # With ten episodes per bin, the half-width of Wilson's interval is at most 26 points.
 _LEAST = 10
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
-_CAUSES = ("premature_halt", "synthesis_error", "lost_leads")
 _MEANS = {
     "lost_leads": "leads lost",
     "reads": "reads",
@@ -111,7 +109,7 @@ def accuracy(
     Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
     bin includes size 0.
     """
-    step = width or WIDTHS[by]
+    step = WIDTHS[by] if width is None else width
     inside: dict[int, list[Result]] = {}
     for each in episodes:
         if (size := _size(each, by)) is not None:
@@ -170,7 +168,7 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
     table = []
     for (low, high), columns in sorted(bins.items()):
         size = str(low) if low == high else f"{low} to {high}"
-        table.append([size, *map(_write_bin, map(columns.get, arms))])
+        table.append([size, *(_write_bin(columns.get(name)) for name in arms)])
     for name, *cells in zip(QUALITY, *map(quality, arms.values()), strict=True):
         table.append([name, *cells])
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *arms], table
@@ -187,8 +185,9 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     for name, rows in arms.items():
         there = played(rows)
         failed = [row.report or {} for row in there if not row.success]
-        causes = Counter(chain.from_iterable(filter(each.get, _CAUSES) for each in failed))
-        halted, wrong, lost = map(causes.__getitem__, _CAUSES)
+        halted = sum(bool(each.get("premature_halt")) for each in failed)
+        wrong = sum(bool(each.get("synthesis_error")) for each in failed)
+        lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
         other = len(failed) - halted - wrong
         counts = (len(there), len(failed), halted, wrong, other, lost)
         line = [name, *map(str, counts)]

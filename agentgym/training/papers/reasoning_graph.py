@@ -185,8 +185,8 @@ def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
     """Return the paper's table (appendix C.1)."""
     names = GraphFigures.__slots__
     means = {setting: asdict(figures(paths)) for setting, paths in settings.items()}
-    renamed = dict(zip(names, names, strict=True))
-    return means_table("Agentic reasoning graph", renamed, means, shares=set(names) - {"V"})
+    titles = {name: name for name in names}
+    return means_table("Agentic reasoning graph", titles, means, shares=set(names) - {"V"})
 
 
 def means_table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter, mul
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -182,7 +182,7 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         trials = [point.trials for point in tried]
         style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
         if all(trials):
-            bounds = list(map(wilson, map(mul, shares, trials), trials))
+            bounds = [wilson(share * n, n) for share, n in zip(shares, trials, strict=True)]
             drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)
         else:
             panel.plot(times, [100 * share for share in shares], **style)

@@ -16,6 +16,7 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Image, Message
 from agentgym.text.parsing import Dialect
+from agentgym.text.tools import Tool
 from agentgym.training.rollout.endpoints.answers import (
     AnswerError,
     Item,
@@ -109,11 +110,16 @@ def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
     if system:
         prompt["system"] = "\n\n".join(system)
     if chat.tools:
-        prompt["tools"] = []
-    for tool in chat.tools:
-        fields = {"name": tool.name, "description": tool.description}
-        prompt["tools"].append({**fields, "input_schema": dict(tool.parameters)})
+        prompt["tools"] = [_tool(tool) for tool in chat.tools]
     return prompt
+
+
+def _tool(tool: Tool) -> Item:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.parameters),
+    }
 
 
 def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from agentgym.multi.host import ANSWERS, GUESSER, HOST
@@ -87,7 +86,7 @@ def known_by_seat(
     for place, step in enumerate(steps):
         reader.read(place, step)
     names = ("turn", "agent", "number", "result", "known", "arrived")
-    return [dict(zip(names, attrgetter(*names)(fact), strict=True)) for fact in facts]
+    return [{name: getattr(fact, name) for name in names} for fact in facts]
 
 
 def _facts(

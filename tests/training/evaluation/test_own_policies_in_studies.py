@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from agentgym.cli import app
 from agentgym.training.evaluation import log_of, run_ablation
 from agentgym.training.rollout import CollectionError
+from agentgym.training.rollout.user_policy import UserPolicy
 from tests.helpers import PATIENCE
 from tests.training.evaluation import failing_policies
 from tests.training.evaluation.failing_policies import SEEDS, TOGETHER
@@ -127,3 +128,21 @@ def test_a_script_without_a_guard_learns_the_remedy(
     said = ended.stderr.splitlines()
     assert len(said) <= lines, ended.stderr
     assert "the script must start them below `if __name__ == '__main__':`" in said[-1]
+
+
+class CostlyUsage:
+    """Policy whose token usage must not be read."""
+
+    @property
+    def usage(self) -> Any:
+        raise RuntimeError("the usage was read")
+
+    def __call__(self, chats: Any) -> list[str]:
+        return ["hm" for _ in chats]
+
+
+def test_the_usage_of_a_shared_policy_is_not_read() -> None:
+    ablation = study()
+    trajectory = ablation.play(ablation.cells()[0], player=UserPolicy(CostlyUsage()), shared=True)
+    assert trajectory.steps
+    assert "tokens" not in trajectory.labels

@@ -208,9 +208,10 @@ class Warehouse(ABC):
             if not isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) and not item.is_star
         ]
         for number, item in enumerate(unnamed):
-            name = self.default_column_name(item, number)
             if isinstance(item, exp.Dot):
                 name = item.output_name
+            else:
+                name = self.default_column_name(item, number)
             swap(item, exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
