@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentgym.text.tools import ToolError, echo
 
-# A column, a row or both; the lookahead refuses neither.
+# A column, a row or both; the lookahead demands at least one of them.
 _PART = re.compile(r"(?=\$*[A-Za-z0-9])\$?([A-Za-z]{0,3})\$?((?:[1-9][0-9]{0,6})?)")
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
