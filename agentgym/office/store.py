@@ -112,14 +112,14 @@ class Store:
         if not rows:
             return
         names = tuple(rows[0])
-        values = [_encode_all(map(record.__getitem__, names)) for record in rows]
+        values = [_encode_all([record[name] for name in names]) for record in rows]
         with self.change():
             self._db.executemany(_insertion(table, names), values)
 
     def update(self, table: str, id: int | float | str, **changes: Any) -> None:
         """Change columns of the record with the given id."""
         if changes:
-            new_values = ", ".join(map('"{}" = ?'.format, changes))
+            new_values = ", ".join(f'"{name}" = ?' for name in changes)
             sql = f'UPDATE "{table}" SET {new_values} WHERE id = ?'
             self._write(table, sql, _encode_all([*changes.values(), id]))
 
@@ -231,11 +231,11 @@ def _selection(table: str, names: tuple[str, ...], order: str) -> str:
 
 
 def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map('"{}"'.format, names))
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _all_equal(names: Iterable[str]) -> str:
-    return " AND ".join(map('"{}" IS ?'.format, names)) or "1"
+    return " AND ".join(f'"{name}" IS ?' for name in names) or "1"
 
 
 # SQLite stores values of these types unchanged; other values are encoded or range-checked.

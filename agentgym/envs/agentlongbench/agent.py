@@ -190,7 +190,8 @@ class SimulatedGame:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
         # Repeat a guess only if every allowed item has been guessed.
-        allowed = next(filter(np.any, (able & ~self.guessed, able)), others)
+        fresh = able & ~self.guessed
+        allowed = next((each for each in (fresh, able) if each.any()), others)
         return int(self.rng.choice(np.flatnonzero(allowed)))
 
     def _telling(self, found: Mask) -> Mask:
@@ -240,7 +241,7 @@ class SimulatedGame:
                 # In the concise style, a single list meets all conditions.
                 section = "" if self.style == "concise" else atom[0]
                 groups.setdefault(section, []).append(atom)
-            lists = tuple(map(np.flatnonzero, map(self.table.meet, groups.values())))
+            lists = tuple(np.flatnonzero(self.table.meet(atoms)) for atoms in groups.values())
         feedback = write_feedback(self.table, number, guess, self.target, self.cap - number)
         messages += [
             Message("assistant", f"<answer>{self.table.names[guess]}</answer>"),

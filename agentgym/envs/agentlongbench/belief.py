@@ -269,7 +269,7 @@ class Hunt:
         if self.belief.puzzle > 1 and self.belief.items:
             lines.append(f"{_LISTED}{dumps(list(self.belief.items))}\n")
         for number, belief in self.beliefs.items():
-            mark = " (next)" * (number == self.number)
+            mark = " (next)" if number == self.number else ""
             lines += [f"Hidden item {number}{mark}:", *belief.lines(), ""]
         return lines
 

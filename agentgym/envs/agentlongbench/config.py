@@ -263,7 +263,7 @@ def _words(
     """Draw distinct words of `length` parts each."""
     drawn = rng.choice(len(parts) ** length, count, replace=False)
     digits = np.transpose(np.unravel_index(drawn, [len(parts)] * length)).tolist()
-    return [prefix + "".join(map(parts.__getitem__, word)) for word in digits]
+    return [prefix + "".join(parts[digit] for digit in word) for word in digits]
 
 
 def _renamed(sections: Sequence[Section], names: Iterable[str]) -> list[Section]:
@@ -273,8 +273,8 @@ def _renamed(sections: Sequence[Section], names: Iterable[str]) -> list[Section]
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     shuffled = table.part(rng.permutation(len(table)).tolist(), range(len(table.sections)))
     names = _words(_CODE_LETTERS, 4, len(table), rng, "Item_")
-    letters = [ascii_uppercase[k] for k in rng.permutation(len(table.sections))]
-    sections = _renamed(table.sections, map("Attr_{}".format, letters))
+    titles = [f"Attr_{ascii_uppercase[k]}" for k in rng.permutation(len(table.sections))]
+    sections = _renamed(table.sections, titles)
     values = set(chain.from_iterable(chain.from_iterable(table.columns)))
     words = sorted(value for value in values if isinstance(value, str))
     drawn = _words(_CODE_LETTERS, 4, len(words), rng, "Val_")
@@ -283,7 +283,7 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     for section, column in zip(sections, shuffled.columns, strict=True):
         new = _stretched(column, rng) if section.numeric else codes
         # Sorting by random codes also randomises the order of an item's values.
-        columns.append([tuple(sorted(map(new.__getitem__, each))) for each in column])
+        columns.append([tuple(sorted(new[value] for value in each)) for each in column])
     order = rng.permutation(len(sections)).tolist()
     return ItemTable(sections, names, names, columns).part(range(len(names)), order)
 
@@ -303,7 +303,7 @@ def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
         values = sorted(set(chain.from_iterable(column)))
         drawn = rng.permutation(len(values)).tolist()
         codes = {v: f"a{number}v{code + 1}" for v, code in zip(values, drawn, strict=True)}
-        columns.append([tuple(map(codes.__getitem__, each)) for each in column])
+        columns.append([tuple(codes[value] for value in each) for each in column])
     return ItemTable(sections, table.names, table.labels, columns)
 
 

@@ -274,7 +274,7 @@ def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
 
 def _described(path: Path, number: int, error: ValidationError, field: str = "") -> ValueError:
     first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, filter(None, (field, *first["loc"])))) or "of the line"
+    name = ".".join(str(part) for part in (field, *first["loc"]) if part) or "of the line"
     return _fault(path, number, name, first["msg"], first["input"])
 
 

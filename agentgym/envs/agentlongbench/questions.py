@@ -134,7 +134,7 @@ class Evidence:
         elif number not in self.spec.feedback:
             return
         if number in self.spec.feedback:
-            start = self.spec.section and f"{self.spec.section}: "
+            start = f"{self.spec.section}: " if self.spec.section else ""
             lines = _ANY_BULLET.split(sections)[1:]
             asked = [_BULLET + line for line in lines if line.startswith(start)]
             self.feedback[number] = "".join(asked)

@@ -122,7 +122,7 @@ def _row(
         "tokens": log.tokens,
         "acl_scan": context_length(question.scan, log, counter),
         "acl_min": context_length(question.least, log, counter),
-        "evidence": list(map(list, map(astuple, question.scan))),
+        "evidence": [list(astuple(span)) for span in question.scan],
     }
 
 

@@ -107,7 +107,7 @@ def _f1(given: Set[str], right: Set[str]) -> float:
 def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
     if given == right:
         return 1.0
-    return 0.5 * (given == right[:1])
+    return 0.5 if given == right[:1] else 0.0
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
@@ -163,13 +163,14 @@ def _split_published(text: str, kind: str) -> list[str]:
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-            names = list(filter(None, map(str.strip, map(str, ast.literal_eval(text)))))
+            data = ast.literal_eval(text)
+            names = [str(name).strip() for name in data if str(name).strip()]
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
     if kind == "pair":  # remove list numbers
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
-    return list(filter(None, map(str.strip, parts)))
+    return [part.strip() for part in parts if part.strip()]
 
 
 def as_list(reply: Answer) -> Sequence[str]:

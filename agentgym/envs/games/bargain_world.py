@@ -149,7 +149,7 @@ class BargainWorld(GameWorld[BargainConfig]):
             fair = self.worths[self.seat]
             goal = _TEXTS["match"].format(other=self.other, values=types[0], value=fair)
         else:
-            named = "; ".join(map("{}: {}".format, _TYPES, types))
+            named = "; ".join(f"{name}: {text}" for name, text in zip(_TYPES, types, strict=False))
             goal = _TEXTS["alone"].format(
                 other=self.other, values=named, demand=game.demand, target=self.target
             )

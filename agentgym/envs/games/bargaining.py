@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations, product
-from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +53,7 @@ def add(first: Items, second: Items) -> Items:
 
 def worth(values: Items, items: Items) -> int:
     """Return the total value of the items."""
-    return sum(map(mul, values, items))
+    return values[0] * items[0] + values[1] * items[1] + values[2] * items[2]
 
 
 def rest(pool: Items, kept: Items) -> Items:

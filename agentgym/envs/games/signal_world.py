@@ -205,7 +205,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def _set(self, number: int, said: tuple[str, ...], wrong: tuple[int, ...]) -> None:
         known = set(chain(*self.objects))
-        picked = max(wrong, default=0) < len(self.objects)
+        picked = all(each < len(self.objects) for each in wrong)
         if not (0 <= number <= self.rounds and known.issuperset(said) and picked):
             raise ValueError(
                 f"the task has no round {number + 1} with words {said} and wrong picks {wrong}"
@@ -219,7 +219,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def _read_round(self, found: re.Match[str], number: int) -> None:
         said = tuple(word for word in found["said"].split(", ") if word != "none")
-        wrong = tuple(map(_NAMES.index, re.findall("[A-Z]", found["wrong"])))
+        wrong = tuple(_NAMES.index(name) for name in re.findall("[A-Z]", found["wrong"]))
         self._set(number, said, wrong)
         self.cost = int(found["cost"])
 
@@ -273,13 +273,15 @@ class SignalWorld(GameWorld[SignalConfig]):
         the turns left as shares of the minimum number of words.
         """
         config, words = self.config, list(chain(*_KINDS))
-        rows = [list(map(list.index, _KINDS, each)) for each in self.objects]
+        rows = []
+        for each in self.objects:
+            rows.append([kind.index(word) for kind, word in zip(_KINDS, each, strict=False)])
         marks = np.zeros((2, config.count))
         marks[0, self.candidates] = 1
         if self.seat == SPEAKER and not self.done:
             marks[1, self.targets[self.round]] = 1
         said = np.zeros((len(_KINDS), len(_KINDS[0])))
-        said.flat[list(map(words.index, self.said))] = 1
+        said.flat[[words.index(word) for word in self.said]] = 1
         shares = (
             self.round / config.rounds,
             share(self.cost, self.least),
@@ -292,7 +294,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         rows = [line.split()[1:] for line in found["objects"].splitlines()]
         self._start(tuple(map(tuple, rows)), int(found["rounds"]))
         targets = (found["targets"] or "").replace(", ", "")
-        self.targets = tuple(map(_NAMES.index, targets))
+        self.targets = tuple(_NAMES.index(name) for name in targets)
         self.least = int(found["least"])
 
     def read_situation(self, found: re.Match[str]) -> None:

@@ -143,11 +143,11 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
     for number, cast in enumerate(casts):
         for person in cast:
             tasks_of[person].add(number)
-    degree = [len(set().union(*map(tasks_of.__getitem__, cast))) for cast in casts]
+    degree = [len(set().union(*(tasks_of[person] for person in cast))) for cast in casts]
     colours_of = defaultdict[str, set[int]](set)
     colours = [0] * len(casts)
     for number in sorted(range(len(casts)), key=lambda n: (-degree[n], n)):
-        used = set().union(*map(colours_of.__getitem__, casts[number]))
+        used = set().union(*(colours_of[person] for person in casts[number]))
         colours[number] = min({*range(len(used) + 1)} - used)
         for person in casts[number]:
             colours_of[person].add(colours[number])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import filterfalse
 from typing import Any
 
 from agentgym.envs.gsm_agent.config import SearchConfig
@@ -158,7 +157,8 @@ class GoldSearches(Sequence[ToolCall]):
                 texts.append(documents[each].content)
         missing = documents[place]
         month = month_name(missing.timestamp)
-        plain = " ".join(filterfalse(_DIGIT.search, missing.content.replace(month, "").split()))
+        words = missing.content.replace(month, "").split()
+        plain = " ".join(word for word in words if not _DIGIT.search(word))
         texts += [f"{month} {NUMBER_WORDS.sub('', plain)}", missing.content]
         for text in texts:
             yield " ".join(text.split())[:MAX_QUERY_CHARS]

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 
 from agentgym.envs.gsm_agent.documents import Task, month_name
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, owners_of
@@ -257,8 +256,8 @@ def _read(line: str) -> tuple[Quantity, Fact]:
     match = _KNOWN.fullmatch(line)
     if match is None:
         raise ValueError(f"this is not a fact: {line[:100]!r}")
-    (target,) = starmap(Quantity, _QUANTITY.findall(match["target"]))
-    sources = tuple(starmap(Quantity, _QUANTITY.findall(match["terms"])))
+    (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
+    sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
     terms = _QUANTITY.sub("Q", match["terms"])
     number = _NUMBER.search(terms)
     kind = _KINDS.get(_NUMBER.sub("N", terms))

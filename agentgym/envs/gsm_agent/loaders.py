@@ -144,7 +144,7 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
     documents.sort(key=lambda document: document.id)
     place = places_of(documents)
     for number, ids in enumerate(places):
-        tasks[number] = replace(tasks[number], documents=tuple(map(place.__getitem__, ids)))
+        tasks[number] = replace(tasks[number], documents=tuple(place[each] for each in ids))
     return documents, tasks
 
 
@@ -153,7 +153,7 @@ def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
     taken = defaultdict[str, set[str]](set)
     chosen = []
     for some in names:
-        used = set().union(*map(taken.__getitem__, some))
+        used = set().union(*(taken[name] for name in some))
         free = next((month for month in months if month not in used), "")
         chosen.append(free)
         for name in some:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, divide, solve
@@ -119,7 +118,7 @@ def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
     # Try wordings with more slots first; wordings with fewer slots would match the same questions.
     pairs: list[tuple[str, str]] = []
     for kind, wordings in _QUESTIONS.items():
-        pairs += product([kind], wordings)
+        pairs += [(kind, wording) for wording in wordings]
     pairs.sort(key=lambda pair: -pair[1].count("{"))
     return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]
 

@@ -108,7 +108,7 @@ def row_failures(
     """
 
     def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-        return [tuple(map(as_text, map(row.get, key))) for row in rows]
+        return [tuple(as_text(row.get(name)) for name in key) for row in rows]
 
     def differences(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> int:
         return sum(not same(row.get(column), wanted[column]) for column, same in columns.items())

@@ -46,7 +46,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     first = yield replace(page(1), same=("folder", "page"))
     size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
     others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
-    return list(itertools.chain(first["kept"], *(listing["kept"] for listing in others)))
+    return [fact for listing in (first, *others) for fact in listing["kept"]]
 
 
 def _kept(keep: Callable[[dict[str, Any]], Any], items: Iterable[dict[str, Any]]) -> list[Any]:

@@ -72,7 +72,9 @@ def _edits(rng: Random, operands: int) -> tuple[str, ...]:
 
 
 def _edited(edits: Sequence[str], values: Sequence[str]) -> str:
-    return "".join(EDITS.get(edit, str)(value) for edit, value in zip(edits, values, strict=True))
+    return "".join(
+        EDITS[edit](value) if edit else value for edit, value in zip(edits, values, strict=True)
+    )
 
 
 def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
@@ -94,7 +96,7 @@ STANDARD = (
     Operator("add", lambda _, values: sum(values), lambda _, names: " + ".join(names)),
     Operator(
         "subtract",
-        lambda signs, values: sum(map(python.mul, signs, values)),
+        lambda signs, values: sum(sign * value for sign, value in zip(signs, values, strict=True)),
         _signed,
         _signs,
     ),

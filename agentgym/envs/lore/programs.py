@@ -247,7 +247,7 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    signs = (1, *(int(f"{sign}1") for sign in _SIGN.findall(text)))
+    signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
     elif match := re.fullmatch(

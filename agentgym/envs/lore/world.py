@@ -174,8 +174,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def final_answer(self, text: str) -> ToolCall | None:
         """Parse the answer if the last line of a reply is `Final answer: ...`."""
-        *_, last = ["", *text.strip().splitlines()]
-        match = _FINAL.fullmatch(last.strip())
+        lines = text.strip().splitlines()
+        match = _FINAL.fullmatch(lines[-1].strip()) if lines else None
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:

@@ -64,7 +64,8 @@ def parse_area(text: str) -> Area:
     """Parse a reference without a sheet title."""
     parts = text.split(":")
     spots = []
-    for match in map(_PART.fullmatch, map(str.strip, parts)):
+    for part in parts:
+        match = _PART.fullmatch(part.strip())
         if match is not None:
             row, column = int(match[2] or 0), column_number(match[1])
             spots.append((row or None, column or None))

@@ -133,7 +133,7 @@ def _numbers(arguments: Sequence[Any]) -> list[float]:
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
-            values += map(float, filter(_is_number, map(single, argument.cells.values())))
+            values += [float(v) for v in map(single, argument.cells.values()) if _is_number(v)]
         else:
             values.append(_number(argument))
     return values

@@ -78,7 +78,7 @@ class SQLEngine:
         )
         columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
-        plain_records = list(map(list, zip(*plain_columns, strict=True)))
+        plain_records = [list(record) for record in zip(*plain_columns, strict=True)]
         return Rows(names, plain_records, total, too_long)
 
     def write(

@@ -206,7 +206,7 @@ class Template:
                 return []
 
         def tells(group: Sequence[str]) -> bool:
-            own = set(map(self.sentences.index, group))
+            own = {self.sentences.index(sentence) for sentence in group}
             return any(where <= own for where in places)
 
         return group_sentences(self.sentences, tells)

@@ -234,7 +234,7 @@ def load_mail(
 
 
 def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
-    height = 1 + max(values, default=(0, 0))[0]
+    height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
         raise ValueError(f"{place} must fit into a sheet, got {height} rows of {width} cells")

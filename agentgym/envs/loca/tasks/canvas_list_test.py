@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym.envs.loca.checks import CsvTable, Same, exact, file_state, number, write_csv
+from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import Record, fields_of, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read
@@ -48,13 +48,13 @@ ME = "Ryan Brown"
 LOGIN = "ryan.brown93@mcp.com"
 QUIZ_FILE = "quiz_info.csv"
 ASSIGNMENT_FILE = "assignment_info.csv"
-QUIZ = tuple(
-    "course_code course_name credits quiz_title number_of_questions time_limit allowed_attempts "
-    "scoring_policy points_possible deadline".split()
-)
-ASSIGNMENT = tuple(
-    "course_code assignment_title description deadline course_name points_possible".split()
-)
+QUIZ = (
+    "course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit",
+    "allowed_attempts", "scoring_policy", "points_possible", "deadline",
+)  # fmt: skip
+ASSIGNMENT = (
+    "course_code", "assignment_title", "description", "deadline", "course_name", "points_possible",
+)  # fmt: skip
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",
@@ -74,8 +74,7 @@ NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "
 
 
 def _table(path: str, columns: Sequence[str], title: str) -> CsvTable:
-    cells: dict[str, Same] = dict.fromkeys(columns, exact)
-    cells |= dict.fromkeys(NUMBERS & set(columns), number())
+    cells = {column: number() if column in NUMBERS else exact for column in columns}
     return CsvTable(path, columns, cells, ("course_code", title), ordered=True)
 
 
@@ -304,7 +303,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def plan(self) -> Plan:
         scores = yield read("Read the memory.", _read_scores, "read_graph")
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
-        parts = yield list(itertools.chain(*map(_read_parts, courses)))
+        parts = yield [step for course in courses for step in _read_parts(course)]
         quizzes: list[Record] = []
         ahead: list[Record] = []
         for k, course in enumerate(courses):

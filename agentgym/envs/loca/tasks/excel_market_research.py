@@ -119,7 +119,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         target = self.whole(internal)
         weights = [_weights(self.rng, raw) for _ in own]
         weights[target] = _weights(self.rng, raw, mixed=True)
-        used = list(itertools.compress(range(raw), weights[target]))
+        used = [k for k, weight in enumerate(weights[target]) if weight]
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
         # The target category uses both units, if possible.
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
@@ -130,8 +130,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         factors = [weights[target][k] * SCALES[units[k]] for k in used]
         values = {}
         for year, row in data.items():
-            values[year] = list(itertools.compress(row, weights[target]))
-        used_names = list(itertools.compress(names, weights[target]))
+            values[year] = [row[k] for k in used]
+        used_names = [names[k] for k in used]
         report = _expected_report(used_names, factors, values, (first, last))
         self.truth = {**report, "files": file_state(self.files)}
 
@@ -262,9 +262,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         for year, *values in itertools.chain.from_iterable(pages):
             data[year] = _with_sum(list(map(_exact, values)), factors)
         header = _header(used, last)
-        rows = []
-        for year in range(request["first"], request["last"] + 1):
-            rows.append([year, *_growth(data, year)])
+        years = range(request["first"], request["last"] + 1)
+        rows = [[year, *_growth(data, year)] for year in years]
         sheets = yield from look_at_workbook(RESULT, form)
         records = as_records(header, rows)
         if sheets is None or any(_table_failures(sheets.get(form, []), header, records)):
@@ -287,7 +286,7 @@ def _request(target: str, first: int, last: int) -> str:
 
 
 def _header(names: Iterable[str], total: str = TOTAL) -> list[str]:
-    return [YEAR, *map("{} %".format, names), total]
+    return [YEAR, *(f"{name} %" for name in names), total]
 
 
 def _expected_report(
@@ -331,9 +330,7 @@ def _read_market(
             f"{path}: {WEIGHTS} must contain {target!r} and all categories of {VALUES}"
         )
     used = [name for name in names if found[name]]
-    factors = []
-    for name in used:
-        factors.append(_exact(found[name]) * SCALES[heads[name][2]])
+    factors = [_exact(found[name]) * SCALES[heads[name][2]] for name in used]
     titles = [heads[name][0] for name in used]
     columns = {YEAR: as_finite, **dict.fromkeys(titles, _as_size)}
     values = {}

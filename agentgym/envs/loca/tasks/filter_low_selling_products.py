@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -334,9 +333,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             entries.append({"name": name, "email": mail, "status": status})
             if active:
                 letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
-        records = []
-        for place, entry in enumerate(shuffled(self.rng, entries), 1):
-            records.append({**entry, "id": place})
+        shown = enumerate(shuffled(self.rng, entries), 1)
+        records = [{**entry, "id": place} for place, entry in shown]
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
 
@@ -348,7 +346,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         slow = yield from read_shop(
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
-        rows = sorted(itertools.starmap(_row, slow), key=_order)
+        rows = sorted((_row(*fact) for fact in slow), key=_order)
         outlet = yield look(
             "categories",
             f"Look for the category {OUTLET}.",

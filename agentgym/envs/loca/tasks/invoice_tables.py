@@ -163,7 +163,7 @@ def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...
 
 def _merge_rows(table: str, columns: Sequence[str], rows: Rows) -> str:
     names = ", ".join(columns)
-    new_names = ", ".join(map("n.{}".format, columns))
+    new_names = ", ".join(f"n.{name}" for name in columns)
     tuples = []
     for row in rows:
         values = ", ".join(_quoted(row[name]) for name in columns)

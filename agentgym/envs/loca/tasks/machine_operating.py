@@ -398,7 +398,7 @@ def _same_range(actual: Any, expected: Any) -> bool:
     wanted = _RANGE.fullmatch(str(expected))
     if not limits or not wanted:
         return False
-    return all(map(number(), limits.groups(), wanted.groups()))
+    return all(number()(*pair) for pair in zip(limits.groups(), wanted.groups(), strict=True))
 
 
 ANOMALIES = CsvTable(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,9 +103,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
             invoices.append(invoice)
             pdfs.append(pdf)
-        is_entered = [k > 0 and self.happens(_ENTERED_RATE) for k in range(size)]
+        entered = [k for k in range(1, size) if self.happens(_ENTERED_RATE)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
-        rows += map(_row, itertools.compress(invoices, is_entered))
+        rows += [_row(invoices[k]) for k in entered]
         rows = shuffled(self.rng, rows)
         snowflake = self.office.get(Snowflake)
         email = self.office.get(Email)
@@ -125,7 +124,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name, k in self._file_names(ids[:size]).items():
             self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
-        self._set_truth(invoices, list(itertools.compress(range(size), is_entered)), rows)
+        self._set_truth(invoices, entered, rows)
 
     def _load(self, state: Path) -> None:
         invoices = []

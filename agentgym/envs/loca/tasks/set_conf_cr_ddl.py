@@ -405,7 +405,7 @@ def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
     due = _DUE.findall(mail["body"])
     if subject and due:
         return [["due", {"key": subject[1], "track": subject[2], "date": due[-1]}]]
-    return list(map(list, facts_book().read(mail["body"]))) or None
+    return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
 
 
 def _deadline(said: Iterable[Any], key: str, track: str) -> str:

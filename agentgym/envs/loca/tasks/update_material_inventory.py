@@ -65,10 +65,10 @@ GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 # Range of the quantity of a material in one product, by unit and in hundredths of the unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
-PROTECTED = tuple(
-    "products product_categories categories product_tags tags orders items notes customers "
-    "settings".split()
-)
+PROTECTED = (
+    "products", "product_categories", "categories", "product_tags", "tags", "orders", "items",
+    "notes", "customers", "settings",
+)  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
 # Probability of each reason for ignoring an order.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
@@ -318,7 +318,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
             # The first order, and every order exactly at the time limit, must contain furniture.
-            while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
+            while (not k or kind == "exact") and not any(pieces.get(sku) for sku in skus[:-2]):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
             if kind == "new":

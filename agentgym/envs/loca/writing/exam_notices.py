@@ -72,7 +72,7 @@ def fillers_book() -> PhraseBook:
 
 def read_notice(text: str) -> list[Said]:
     """Return the statements about exams in a notice."""
-    return list(map(list, facts_book().read(text)))
+    return [[kind, values] for kind, values in facts_book().read(text)]
 
 
 def by_kind(said: Iterable[Said]) -> dict[str, Any]:

@@ -233,8 +233,8 @@ def _read_date(text: str) -> str:
     words = [word for word in text.replace(",", "").split() if word not in _WEEKDAYS]
     [month] = [word for word in words if word in _MONTHS]
     words.remove(month)
-    day, year, *_ = [*map(int, words), YEAR]
-    return date(year, _MONTHS.index(month) + 1, day).isoformat()
+    day, *year = map(int, words)
+    return date(year[0] if year else YEAR, _MONTHS.index(month) + 1, day).isoformat()
 
 
 def _write_time(value: str, rng: np.random.Generator) -> str:
