@@ -104,7 +104,7 @@ def check_arguments(
         return
     for name in names:
         if name not in known:
-            listed = [*map(_write, known, known.values()), *more]
+            listed = [*(_write(knob, default) for knob, default in known.items()), *more]
             raise ValueError(
                 f"{owner} has no option {name!r}; "
                 f"{list_names(name, listed, 'options', near=(*known, *more))}"

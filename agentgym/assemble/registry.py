@@ -38,11 +38,13 @@ _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
 # `_SEAT_ENV` is missing, because a recorded spec must not choose which policies run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
-_ENV_OPTIONS = tuple(
-    "world dialect parallel_calls max_failed_rounds max_result_chars on_fault render_mode split".split()
+_ENV_OPTIONS: tuple[str, ...] = (
+    *("world", "dialect", "parallel_calls", "max_failed_rounds"),
+    *("max_result_chars", "on_fault", "render_mode", "split"),
 )
-_TEAM_OPTIONS = tuple(
-    "team roles reward max_message message_words message_noise max_cycles seat opponents".split()
+_TEAM_OPTIONS = (
+    *("team", "roles", "reward", "max_message", "message_words"),
+    *("message_noise", "max_cycles", "seat", "opponents"),
 )
 # Presets of agentgym's own worlds are checked in tests, not on import, which would be slow.
 _OWN_WORLDS = "agentgym.envs."
@@ -179,7 +181,7 @@ def resolve(env_id: str) -> str:
     else:
         namespace = env_id.rpartition("/")[0]
         full = _find(env_id)
-        for packages in dict.fromkeys((namespace, "")):
+        for packages in (namespace, "") if namespace else ("",):
             if not full:
                 load_plugins(packages)
                 full = _find(env_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +60,9 @@ class Layer:
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
         """Return a spec with the wrapper's shortest import path, which rarely changes."""
-        name = self.wrapper.__name__
-        for path in itertools.accumulate(self.wrapper.__module__.split("."), "{}.{}".format):
+        name, path = self.wrapper.__name__, ""
+        for part in self.wrapper.__module__.split("."):
+            path = f"{path}.{part}" if path else part
             if getattr(sys.modules.get(path), name, None) is self.wrapper:
                 break
         return WrapperSpec(name, f"{path}:{name}", dict(arguments))
@@ -154,7 +154,7 @@ def import_owner(name: str) -> str:
 
 def check_arm(oracles: str | None) -> str:
     """Return the shortest form of an oracle string (`P0.5S` for `P0.50S1`), or raise ValueError."""
-    return "".join(map("".join, _read_arm(oracles).items()))
+    return "".join(letter + suffix for letter, suffix in _read_arm(oracles).items())
 
 
 def _read_arm(oracles: str | None) -> dict[str, str]:
@@ -163,7 +163,7 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
         raise ValueError(f"oracles must be a string such as 'SP', or None, got {oracles!r}")
     parts = _HINT.findall(text)
     arm = {letter: _shorten(suffix) for letter, suffix in parts}
-    is_complete = "".join(map("".join, parts)) == text
+    is_complete = "".join(letter + suffix for letter, suffix in parts) == text
     if not is_complete or arm.keys() - _oracles.keys() or len(arm) != len(parts):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"

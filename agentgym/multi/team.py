@@ -285,10 +285,7 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
     """List the agents with their world tools, one per line."""
-    lines = []
-    for agent, tools in agents.items():
-        lines.append(f"- {agent}: {', '.join(tools) or 'none'}")
-    return "\n".join(lines)
+    return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
 
 
 def _named(role: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import prod
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -161,7 +161,9 @@ def run_audit(
     luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
     ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
     shortcuts = learn_shortcuts(lessons, probing)
-    known = set[str]().union(*map(opaque_ids, lessons))
+    known: set[str] = set()
+    for lesson in lessons:
+        known |= opaque_ids(lesson)
     policies: dict[str, Policy] = {}
     for name, make_adversary in adversaries(test.world_class).items():
         policies[name] = make_adversary(config.world)
@@ -216,8 +218,8 @@ def find_ceiling(
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
-    fewest = min(filter(None, counts), default=inf)
-    enumerated = max(1 / fewest, _share_of_options(lessons))
+    by_schema = max((1 / count for count in counts if count), default=0.0)
+    enumerated = max(by_schema, _share_of_options(lessons))
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")

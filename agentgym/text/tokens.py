@@ -94,7 +94,7 @@ class TokenCounter:
             calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
             texts = [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
-        return MESSAGE_OVERHEAD + pictures + sum(map(self.length, filter(None, texts)))
+        return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
         """Count the tokens in all messages, in O(new messages)."""

@@ -176,11 +176,12 @@ def _choose(
                 )
             if option != "direct_only" and name in direct_only:
                 raise ValueError(f"{option} and direct_only must not both name {name!r}")
-    own = map(tools_of, env.world_class(env.config, 0).toolsets())
-    wanted = {*also, *code_only}.union(*own) - set(direct_only)
+    wanted = {*also, *code_only}
+    for owner in env.world_class(env.config, 0).toolsets():
+        wanted.update(tools_of(owner))
     chosen = []
     for name, each in tools.items():
-        if name not in wanted or each.final:
+        if name not in wanted or name in direct_only or each.final:
             continue
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(

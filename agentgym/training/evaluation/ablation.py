@@ -255,4 +255,4 @@ def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Tra
 def cell_of(trajectory: Trajectory) -> Cell:
     """Return a trajectory's cell; `KeyError` if no ablation recorded the trajectory."""
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
-    return Cell(*map(labels.__getitem__, Cell._fields))
+    return Cell(**{name: labels[name] for name in Cell._fields})

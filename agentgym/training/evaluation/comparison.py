@@ -163,7 +163,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
             line += [cell(rates[k], key)]
         lines.append([*line, *quality(rows)])
     title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
-    return [(title, ["policy", "world", "arm", *map("pass@{}".format, ks), *QUALITY], lines)]
+    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
@@ -218,7 +218,8 @@ def _pairing(rows: Sequence[Result], one: str) -> str:
     others = 0
     for key in both:
         first, second = sides[0][key], sides[1][key]
-        others += "" not in (first, second) and first != second
+        if first and second and first != second:
+            others += 1
     if not others:
         return f"{len(both)} instances"
     return f"{len(both)} instances; {others} with other prompts"

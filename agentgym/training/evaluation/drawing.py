@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from math import ceil
-from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
 from typing import Any, cast
@@ -139,7 +138,7 @@ def new_grid(
     columns: list[Sequence[Axes]] = []
     for block, column in product(range(blocks), range(across)):
         columns.append(list(axes[block * rows : (block + 1) * rows, column]))
-    for panel in chain(*columns[count:]):
+    for panel in chain.from_iterable(columns[count:]):
         panel.remove()
     return figure, columns[:count]
 
@@ -252,7 +251,7 @@ def _sample_sizes(results: Results) -> str:
 
 
 def _lacking(results: Results) -> Iterator[str]:
-    lacking = Counter(map(attrgetter("world", "arm", "context"), results.missing))
+    lacking = Counter((row.world, row.arm, row.context) for row in results.missing)
     for (world, arm, context), count in lacking.most_common(_NAMED):
         label = arm_label(arm)
         if context != "none":
@@ -333,7 +332,7 @@ def draw_bars(
 
 def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarray, np.ndarray]:
     """Return the scaled values and the lengths of their error bars."""
-    ends = list(map(attrgetter("value", "low", "high"), intervals))
+    ends = [(each.value, each.low, each.high) for each in intervals]
     value, low, high = scale * np.array(ends).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)
 

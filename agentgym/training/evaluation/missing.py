@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from agentgym.training.evaluation.ablation import Cell
@@ -112,10 +111,8 @@ def _notes(results: Results) -> Iterator[str]:
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:
     """Return the context wrappers that never edited anything."""
-    there = played(rows)
-    if not there:
-        return []
-    return sorted(set(there[0].idle).intersection(*map(attrgetter("idle"), there)))
+    names = [set(row.idle) for row in played(rows)]
+    return sorted(set.intersection(*names)) if names else []
 
 
 def _cells(rows: Iterable[Result]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import gymnasium
@@ -107,7 +106,8 @@ def _single_horizon_figure(results: Results) -> Figure:
     figure, columns = new_grid(len(worlds), 1, rows_height(names))
     for (panel,), (world, rows) in zip(columns, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.15, 0.15), _LINES.items(), strict=True):
-            places, intervals = _existing(summarize(rows, ("arm",), metric), zip(arms))
+            rates = summarize(rows, ("arm",), metric)
+            places, intervals = _existing(rates, [(arm,) for arm in arms])
             values, errors = bounds(intervals)
             shifted = [place + shift for place in places]
             panel.errorbar(values, shifted, xerr=errors, **{**style, "linestyle": "none"})
@@ -142,7 +142,7 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     figure, columns = new_grid(len(worlds), 1, rows_height(names, 2))
     for (panel,), world in zip(columns, worlds, strict=True):
         set_title(panel, world)
-        _draw_changes(panel, changes, list(product([world], letters)), names)
+        _draw_changes(panel, changes, [(world, letter) for letter in letters], names)
     _finish_changes(figure, results, ("world", "arm"), note)
     return figure
 
@@ -174,7 +174,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     names = list(map(arm_label, arms))
     rates = summarize(rows, ("arm",), "success") if rows else {}
     measured = {key: rate for key, rate in rates.items() if rate.count}
-    places, intervals = _existing(measured, zip(arms))
+    places, intervals = _existing(measured, [(arm,) for arm in arms])
     styles = bar_styles(names)
     draw_bars(panel, places, intervals, [styles[names[place]] for place in places])
     name_rows(panel, names)
@@ -195,7 +195,7 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     figure, columns = new_grid(max(1, len(letters)), 1, rows_height(policies, 2))
     for (panel,), letter in zip(columns, letters, strict=False):
         set_title(panel, INTERVENTIONS[letter])
-        _draw_changes(panel, changes, list(product(policies, [letter])), policies)
+        _draw_changes(panel, changes, [(name, letter) for name in policies], policies)
     _finish_changes(figure, results, ("arm",), note)
     return figure
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.machinery import all_suffixes
-from itertools import accumulate, chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,8 @@ def module_digests(module: str) -> dict[str, str]:
         if name in files or file is None or _is_installed(file):
             continue
         files[name] = file
-        waiting += accumulate(name.split(".")[:-1], "{}.{}".format)  # the packages around it
+        parts = name.split(".")
+        waiting += [".".join(parts[:k]) for k in range(1, len(parts))]  # the packages around it
         if file.suffix == ".py":
             waiting += _imports(file, name)
     files.pop("__main__", None)  # scripts change between runs
@@ -201,7 +202,9 @@ def _imports(file: Path, module: str) -> Iterator[str]:
 
 
 def _weights_digest(folder: Path) -> str:
-    files = set(chain(*map(folder.glob, _WEIGHTS)))
+    files: set[Path] = set()
+    for name in _WEIGHTS:
+        files.update(folder.glob(name))
     return digest([[file.name, _hash_file(file)] for file in sorted(files)])
 
 

@@ -337,7 +337,7 @@ def _effects_table(
         for metric in metrics:
             key = metric, world, name
             line += [percent(changes[key], signed=True), p_value(corrected[key])]
-        arms = set(chain(*pairs_of[str(name)]))
+        arms = set(chain.from_iterable(pairs_of[str(name)]))
         rows = [row for row in results.everything if row.world == world and row.arm in arms]
         lines.append([*line, *quality(rows)])
     title = (

@@ -236,7 +236,7 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
     def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
-        return len(names), list(map(strategies().index, names)), context
+        return len(names), [strategies().index(name) for name in names], context
 
     return sorted(distinct(results, "context"), key=place)
 
@@ -256,8 +256,9 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
     """Yield a line about omitted failures, if there are any."""
-    causes = Counter(filter(None, map(attrgetter("failure"), trajectories)))
-    for cause, count in causes.most_common(1):
+    causes = Counter(trajectory.failure for trajectory in trajectories if trajectory.failure)
+    if causes:
+        cause, count = causes.most_common(1)[0]
         yield (
             f"excluded {causes.total()} episodes that do not measure the policy; {count} of "
             f"them: {cause}"

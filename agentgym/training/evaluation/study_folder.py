@@ -7,7 +7,6 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,7 +228,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
     columns = study.columns()
     cells = sorted(results, key=lambda cell: (columns.index(cell.policy), cell))
     missing = _missing_rows(study, results, failures)
-    return Results(map(results.__getitem__, cells), missing), doubles, strays
+    return Results([results[cell] for cell in cells], missing), doubles, strays
 
 
 def _missing_rows(
@@ -254,4 +253,4 @@ def _is_invalid(trajectory: Trajectory) -> bool:
 
 def result_cell(result: Result) -> Cell:
     """Return a result's cell."""
-    return Cell(*attrgetter(*Cell._fields)(result))
+    return Cell(*(getattr(result, name) for name in Cell._fields))

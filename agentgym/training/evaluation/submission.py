@@ -210,7 +210,7 @@ def _differences(key: tuple[Any, ...], old: CellCounts, new: CellCounts) -> Iter
 
 def _partial(found: Submission, run: Path) -> Iterator[str]:
     results, doubles, strays = read_results(run)
-    causes = Counter(map(attrgetter("missing"), results.missing))
+    causes = Counter(row.missing for row in results.missing)
     for cause in (NOT_PLAYED, INVALID):
         if causes[cause]:
             yield f"partial: {causes[cause]} episodes are {cause}; rerun the command to play them"

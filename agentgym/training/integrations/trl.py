@@ -427,7 +427,7 @@ class _TrainerPolicy:
         prompts = [self.renderer.ids(chat) for chat in chats]
         # TRL's only function that sends token ids to every engine is private.
         sampled, logprobs = self.trainer._generate_single_turn(
-            list(map(list, prompts)), None, {}, 1
+            [list(ids) for ids in prompts], None, {}, 1
         )
         replies = []
         for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True)):

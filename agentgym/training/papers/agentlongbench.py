@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, product
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,7 +90,7 @@ def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
     """Return the mean of the attribute `name` over rows."""
-    return float(sum(map(attrgetter(name), rows)) / len(rows))
+    return float(sum(getattr(row, name) for row in rows) / len(rows))
 
 
 def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
@@ -140,9 +139,9 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    by_setting, by_task, by_length = zip(*cells, strict=True)
-    settings, tasks = list(dict.fromkeys(by_setting)), list(dict.fromkeys(by_task))
-    lengths = sorted(set(by_length))
+    settings = list(dict.fromkeys(setting for setting, _, _ in cells))
+    tasks = list(dict.fromkeys(task for _, task, _ in cells))
+    lengths = sorted({length for _, _, length in cells})
     figure, columns = drawing.new_grid(len(settings), 1, drawing.rows_height(tasks), most=2)
     for (panel,), setting in zip(columns, settings, strict=True):
         values = np.full((len(tasks), len(lengths)), np.nan)
@@ -243,7 +242,7 @@ def _show(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> It
 
 
 def _split(names: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, names.split(","))))
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 _HELP = "AgentLongBench: write its rows, answer them, score the answers."

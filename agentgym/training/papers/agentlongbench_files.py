@@ -132,7 +132,7 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
         files = {task: folder / TARGETS[task] / f"{task}.jsonl" for task in counts}
-        if all(map(Path.exists, files.values())):
+        if all(path.exists() for path in files.values()):
             yield setting, length, 0
             continue
         lines_so_far: list[str] = []

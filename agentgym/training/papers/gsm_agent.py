@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import isnan, nan
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,7 +114,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """
     report = search_report(trajectory)
     log = report["searches"]
-    turns = set(map(itemgetter("turn"), log))
+    turns = {entry["turn"] for entry in log}
     acts = []
     for step in trajectory.steps:
         if step.info.get("context", {}).get("phase") != "summary":
@@ -145,7 +144,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     def mean(name: str, some: Sequence[SearchResult] = outcomes) -> float:
         if not some:
             return nan
-        return fmean(map(attrgetter(name), some))
+        return fmean(getattr(result, name) for result in some)
 
     return Metrics(
         Acc=mean("success"),
@@ -222,7 +221,7 @@ def _read(setting: str) -> tuple[str, list[Trajectory]]:
     if not name or not file:
         raise ValueError(f"a setting must be name=FILE, got {setting!r}")
     trajectories = list(TrajectoryLog(Path(file)))
-    if all(map(attrgetter("failure"), trajectories)):
+    if all(trajectory.failure for trajectory in trajectories):
         raise ValueError(f"setting {name!r}: {file} contains no trajectories")
     return name, trajectories
 
@@ -247,7 +246,7 @@ def write_report(
         paths[name] = paths_of(complete, embed, nodes)
         points[name] = figures(paths[name]).Rvst, metrics(outcomes[name]).Acc
         replies = sum(len(each.steps) for each in complete)
-        unreadable = sum(map(attrgetter("unreadable"), outcomes[name]))
+        unreadable = sum(each.unreadable for each in outcomes[name])
         missing = len(episodes) - len(complete)
         if missing:
             lacking.append(f"{name} lacks {missing}")
@@ -280,7 +279,7 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     for name, (revisit, accuracy) in drawable.items():
         style = {**styles[name], "linestyle": "none"}
         panel.plot(100 * revisit, 100 * accuracy, label=name, **style)
-    most = 100 * max(map(itemgetter(0), drawable.values()), default=0.0)
+    most = 100 * max((revisit for revisit, _ in drawable.values()), default=0.0)
     panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)")
     panel.set(xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
     panel.grid()

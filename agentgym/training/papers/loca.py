@@ -83,7 +83,8 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         metrics["usage.tool_output_tokens"] = "tool output, tokens"
     groups = group_by(results, "arm", "context", "horizon") | group_by(results, "arm", "context")
     for metric, name in metrics.items():
-        means = {key: f"{fmean(map(attrgetter(metric), own)):,.1f}" for key, own in groups.items()}
+        value = attrgetter(metric)
+        means = {key: f"{fmean(map(value, own)):,.1f}" for key, own in groups.items()}
         title = f"LOCA-bench: mean {name}, by description length"
         tables.append(_by_length(title, rows, lengths, means))
     return [*tables, *_task_tables(rows, lengths)]

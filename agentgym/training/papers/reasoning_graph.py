@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from importlib import import_module
-from itertools import filterfalse
 from math import isnan, nan, sqrt
-from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -127,7 +125,7 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     shares = []
     for kind in KINDS:
         ratios = [path.ratio(kind) for path in walked]
-        shares.append(_mean(list(filterfalse(isnan, ratios))))
+        shares.append(_mean([ratio for ratio in ratios if not isnan(ratio)]))
     return GraphFigures(
         _mean([path.visited for path in walked]),
         _mean(["revisit" in path.kinds for path in walked]),
@@ -159,7 +157,7 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
     `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
     kwargs = json.loads(trajectory.spec).get("kwargs", {})
-    names = set(map(attrgetter("name"), fields(DatabaseOptions)))
+    names = {item.name for item in fields(DatabaseOptions)}
     options = {name: value for name, value in kwargs.items() if name in names}
     return _graph(DatabaseOptions(**options), embed, nodes)
 

@@ -126,9 +126,9 @@ def experience(
     max_new_tokens: int = 1,
 ) -> Experience:
     """Return the episodes' rows for training; `advantages` contains one value per sampled token."""
-    data = batch(list(chain(*map(rows, trajectories))), pad)
+    data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_episode = list(map(reply_lengths, trajectories))
-    by_step, lengths = list(chain(*by_episode)), list(map(sum, by_episode))
+    by_step, lengths = list(chain.from_iterable(by_episode)), list(map(sum, by_episode))
     return Experience(
         **vars(data),
         shares=data.place(spread(shares(lengths, weight, max_new_tokens), lengths)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
@@ -50,7 +49,7 @@ class Cloning(Trainer[CloningConfig]):
         kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
         self.records.mean(kept=len(kept) / len(played.episodes))
         if kept:
-            items = list(chain(*map(rows, kept)))
+            items = [row for trajectory in kept for row in rows(trajectory)]
             yield self._losses(batch(items, self.renderer.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:

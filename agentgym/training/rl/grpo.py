@@ -111,8 +111,8 @@ class GRPO(Trainer[GRPOConfig]):
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(map(any, by_step)))
-        lengths = list(chain(*map(reply_lengths, played)))
-        tokens = spread(list(chain(*by_step)), lengths)
+        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
+        tokens = spread(list(chain.from_iterable(by_step)), lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
         if not (config.kl or config.entropy):  # rows without advantages have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -178,7 +177,8 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         tried = [point for point in model if getattr(point, name) is not None]
         if not tried:
             continue
-        times, shares = zip(*map(attrgetter("seconds", name), tried), strict=True)
+        times = [point.seconds for point in tried]
+        shares = [getattr(point, name) for point in tried]
         trials = [point.trials for point in tried]
         style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
         if all(trials):
@@ -196,11 +196,11 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         if end > start and alpha:
             panel.axvspan(start, end, color="#888888", alpha=alpha, linewidth=0, label=name)
     panel.set(xlabel="CPU seconds of training", ylabel="success (%)", ylim=(-3, 103))
-    panel.set_xlim(0, max([*map(attrgetter("seconds"), model), 1e-3]))
+    panel.set_xlim(0, max([*(point.seconds for point in model), 1e-3]))
     panel.grid()
     drawing.add_legend(figure, panel.get_legend_handles_labels()[0])
     counted = "held-out instances"
-    if most := max(map(attrgetter("trials"), model), default=0):
+    if most := max((point.trials for point in model), default=0):
         counted = f"{most} held-out instances; 95 % intervals"
     drawing.add_note(figure, f"success on {counted}")
     return figure

@@ -8,7 +8,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from operator import attrgetter
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Generic, TypeVar
@@ -68,7 +67,7 @@ class Trainer(Generic[ConfigT]):
         self.modules: dict[str, torch.nn.Module] = {"model": model, **self.extras()}
         self._trained: list[torch.nn.Parameter] = []
         for module in self.modules.values():
-            self._trained += filter(attrgetter("requires_grad"), module.parameters())
+            self._trained += [p for p in module.parameters() if p.requires_grad]
         _check_precision(self._trained)
         fault = sharing_fault(model)
         self.share_prefixes = not fault

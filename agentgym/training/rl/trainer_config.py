@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Annotated, Any, Literal
 
 import gymnasium
@@ -100,7 +99,7 @@ class TaskConfig(Config):
         """Pair all arms with the first context, and the first arm with the other contexts."""
         arms = list(map(check_arm, self.arms))
         first, *others = self.contexts
-        return [*product(arms, [first]), *product(arms[:1], others)]
+        return [(arm, first) for arm in arms] + [(arms[0], context) for context in others]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
         """Return the specs of the cells' envs; `more` are keyword arguments of the world."""

@@ -277,7 +277,7 @@ class PolicyConfig(Config):
         return bool(self._model_files())
 
     def _model_files(self) -> list[Path]:
-        return list(filter(Path.is_file, map(Path(self.name).joinpath, _MODELS)))
+        return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
 
 
 def read_seats(text: str) -> dict[str, str]:

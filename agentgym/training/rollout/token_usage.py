@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from itertools import chain, pairwise
@@ -91,7 +90,8 @@ class EndpointUsage:
     cached_replies: int = 0
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
-        return EndpointUsage(*map(operator.add, astuple(self), astuple(other)))
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return EndpointUsage(*(one + two for one, two in pairs))
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:

@@ -74,7 +74,8 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
         return "thinking cleared"
     if first.calls != now.calls:
         return "arguments cleared"
-    return "note removed" if dict(old_notes).keys() - dict(notes).keys() else ""
+    gone = {tag for tag, _ in old_notes} - {tag for tag, _ in notes}
+    return "note removed" if gone else ""
 
 
 def _made_by_wrapper(message: Message) -> str:

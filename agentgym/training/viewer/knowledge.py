@@ -81,7 +81,7 @@ def known_by_seat(
         return []
     facts = list(_facts(steps[:-1], messages))
     # Chat numbers exceed 1 only if seats take turns.
-    in_turn = max(map(_task, steps)) > 1
+    in_turn = any(_task(step) > 1 for step in steps)
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):
         reader.read(place, step)
@@ -163,9 +163,9 @@ class _Reader:
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
         seat, changes = step["agent"], step["changes"]
-        shown = []
-        for *_, number, _mark in (*changes.get("set", ()), *changes["add"]):
-            shown.append(self._messages[number])
+        numbers = [number for _, number, _ in changes.get("set", ())]
+        numbers += [number for number, _ in changes["add"]]
+        shown = [self._messages[number] for number in numbers]
         if _task(step) > self._shown[seat].task:
             self._shown[seat] = _Shown(_task(step))
             self._read_opening(place, seat, shown)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -176,10 +175,10 @@ def model_of(head: Head) -> str:
 def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
     """Return an episode's recorded prompt tokens, reply tokens and duration in seconds."""
     steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
-    seconds = float(sum(map(itemgetter("seconds"), steps))) if steps else None
+    seconds = float(sum(used["seconds"] for used in steps)) if steps else None
     tokens = head.labels.get("tokens")
     if counted := [used for used in steps if "prompt_tokens" in used]:
-        tokens = [sum(map(itemgetter(name), counted)) for name in _TOKENS]
+        tokens = [sum(used[name] for used in counted) for name in _TOKENS]
     if not tokens:
         return None, seconds
     return (int(tokens[0]), int(tokens[1])), seconds

@@ -198,7 +198,8 @@ class ViewerServer(ThreadingHTTPServer):
         if path == "files":
             return self.index.files()
         if path == "raw":
-            return b"".join(map(self.index.line, map(int, query["numbers"][0].split(","))))
+            numbers = query["numbers"][0].split(",")
+            return b"".join(self.index.line(int(number)) for number in numbers)
         if path == "search":
             return list(self.index.search(query["text"][0], int(query.get("from", ["0"])[0])))
         kind, _, number = path.partition("/")

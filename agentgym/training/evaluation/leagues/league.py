@@ -154,7 +154,7 @@ def play_league(
             for name in line_up:
                 if name not in made:  # several seats may share a policy object
                     made[name] = policies[name].make(league.world)
-            players = dict(zip(seats, map(made.__getitem__, line_up), strict=True))
+            players = {seat: made[name] for seat, name in zip(seats, line_up, strict=True)}
             for player in made.values():
                 if hasattr(player, "reseed"):  # random choices must not depend on earlier games
                     player.reseed(crc32(repr(line_up).encode()))
@@ -249,7 +249,7 @@ def league_tables(league: League, games: Sequence[LeagueGame]) -> list[Table]:
     """Return the ratings and the cross-play table of each seat."""
     tables = [_rating_table(league, games)]
     for seat, agent in enumerate(league.seats()):
-        header = [agent, *map("vs {}".format, league.names)]
+        header = [agent, *(f"vs {name}" for name in league.names)]
         rows = []
         for one in league.names:
             cells = [_cross_play(games, seat, one, other) for other in league.names]

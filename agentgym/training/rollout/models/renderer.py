@@ -209,8 +209,8 @@ class Renderer:
         for i, mark in self.tokenizer.added_tokens_decoder.items():
             if mark.special:
                 marks.add(i)
-        after_reply = filter(marks.__contains__, self._encode(text.rpartition(_REPLY)[2]))
-        end = next(after_reply, min(named, default=None))
+        after_reply = self._encode(text.rpartition(_REPLY)[2])
+        end = next((i for i in after_reply if i in marks), min(named, default=None))
         if end is None:
             raise ValueError(
                 f"the tokenizer {self.tokenizer.name_or_path!r} must have an eos_token, or a chat "

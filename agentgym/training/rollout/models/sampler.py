@@ -112,7 +112,7 @@ class TransformersSampler:
                 break
             logits = batch.step({row: ids[row][-1] for row in going})
         self._tree.shrink()
-        return list(zip(map(tuple, ids), map(tuple, logprobs), strict=True))
+        return [(tuple(row), tuple(scored)) for row, scored in zip(ids, logprobs, strict=True)]
 
     def _draw(
         self, logits: torch.Tensor, rows: Sequence[int], total: int, temperature: float
