@@ -111,7 +111,7 @@ FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
     ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>20000000000))"}),
     ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b, {ARRAY} c"}),
-    ("python_execute", "python_execute", {"code": "while True: pass", "timeout": 8}),
+    ("python_execute", "python_execute", {"code": "while True: pass", "timeout": 4}),
     ("filesystem", "read_text_file", {"path": "big.txt"}),
     ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "Z1000", "data": [[FORMULA]]}),
 ]
