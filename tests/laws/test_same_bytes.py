@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from agentgym import make, tool_env, worlds
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.world.digests import digest
 
-IDS = [entry.id for entry in worlds()]
+# `tests/envs/loca/test_same_bytes.py` covers the offices, whose keys include files with library bytes.
+IDS = [entry.id for entry in worlds() if not issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).with_name("same_bytes.tsv")
 
 
