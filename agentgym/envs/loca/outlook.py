@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeTask
+
+ValueT = TypeVar("ValueT")
 
 
 class Outlook:
@@ -18,6 +21,15 @@ class Outlook:
         self._deviations = 0  # number of off-plan changes when the plan was last tested
         self._succeeds = True
         self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
+        self._derived: dict[str, tuple[object, Any]] = {}
+
+    def derive(self, name: str, version: object, make: Callable[[], ValueT]) -> ValueT:
+        """Return `make()`; the result is cached under `name` until `version` changes."""
+        known, value = self._derived.get(name, (None, None))
+        if name not in self._derived or known != version:
+            value = make()
+            self._derived[name] = version, value
+        return cast("ValueT", value)
 
     def count(self, task: OfficeTask[Any]) -> int:
         """Return the number of failed requirements."""

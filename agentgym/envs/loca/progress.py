@@ -18,6 +18,8 @@ from agentgym.text.messages import ToolCall
 
 # Maximum number of stored results, to bound the memory that random reads can use.
 MAX_PREFETCHED = 1_000
+# Maximum number of cached canonical calls; most plans have fewer pending steps.
+_MAX_CANONICAL = 4_096
 
 # Prefix of a line about a planned change.
 _DONE = "done: "
@@ -62,7 +64,7 @@ class Progress:
         remade: Collection[str] = (),
     ) -> None:
         self._plan = plan
-        self._canonicalize = canonicalize
+        self._make_canonical = canonicalize
         self._files = files
         self._remade = remade
         self._reset()
@@ -88,6 +90,7 @@ class Progress:
         self._done_effects: dict[str, tuple[str, str]] = {}
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}
+        self._canonical: dict[int, tuple[ToolCall, ToolCall]] = {}
 
     def pending(self) -> list[PlanStep]:
         """Return the steps that may run now, in plan order, or `CLAIM` at the end of the plan."""
@@ -173,6 +176,14 @@ class Progress:
             if step.counts(call, self._canonicalize):
                 return step
         return None
+
+    def _canonicalize(self, call: ToolCall) -> ToolCall:
+        # Cached by identity, because every call is compared with all pending steps.
+        if id(call) not in self._canonical:
+            if len(self._canonical) >= _MAX_CANONICAL:
+                self._canonical.clear()
+            self._canonical[id(call)] = call, self._make_canonical(call)  # keeps the id in use
+        return self._canonical[id(call)][1]
 
     def _key(self, call: ToolCall) -> str:
         canonical = self._canonicalize(call)
@@ -369,6 +380,7 @@ class Progress:
             **vars(self),
             "_belief": OfficeBelief(),
             "_unindexed": dict.fromkeys(self._lines),
+            "_canonical": {},
             "_script": None,
             "_batch": (),
             "_pending": {},

@@ -144,7 +144,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
         self._files_seen: Any = None
         self.deviations = 0
-        self._outlook = Outlook()
+        self.outlook = Outlook()
 
     @functools.cached_property
     def office(self) -> Office:
@@ -359,9 +359,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
-        if not self.deviations or self._outlook.plan_succeeds(self):
+        if not self.deviations or self.outlook.plan_succeeds(self):
             return pending
-        return [] if self._outlook.count(self) else [CLAIM]
+        return [] if self.outlook.count(self) else [CLAIM]
 
     @property
     def _is_published(self) -> bool:
@@ -401,11 +401,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*optimal, *reads, CLAIM.call]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        pending, before = self.progress.pending(), self._outlook.count(self)
+        pending, before = self.progress.pending(), self.outlook.count(self)
         is_alive = bool(self.next_steps())
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
-            after = self._outlook.count(self)
+            after = self.outlook.count(self)
             change = after - before
             if is_alive and after and not self.next_steps():
                 change = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html as html_entities
 import itertools
 import re
@@ -89,7 +90,8 @@ def text_of(body: str, html: str | None) -> str:
     return body or _html_to_text(html or "")
 
 
-def addresses(text: str) -> list[tuple[str, str]]:
+@functools.lru_cache(maxsize=4_096)  # cached, because most emails go to the same addresses
+def addresses(text: str) -> tuple[tuple[str, str], ...]:
     """Parse an address list into distinct (name, address) pairs; names may be empty."""
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
@@ -108,7 +110,7 @@ def addresses(text: str) -> list[tuple[str, str]]:
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
-    return list(entries.values())
+    return tuple(entries.values())
 
 
 def format_address(name: str, address: str) -> str:

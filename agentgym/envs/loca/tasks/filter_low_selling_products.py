@@ -388,8 +388,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def task_failures(self) -> Iterator[str]:
         yield from self._shop_failures()
-        yield from self._offers.failures(self.files, self.truth["rows"])
+        yield from self.outlook.derive("offers", self.files.version(), self._offer_failures)
         yield from self._mail_failures()
+
+    def _offer_failures(self) -> list[str]:
+        return list(self._offers.failures(self.files, self.truth["rows"]))
 
     def _shop_failures(self) -> Iterator[str]:
         shop = self.office.get(WooCommerce)

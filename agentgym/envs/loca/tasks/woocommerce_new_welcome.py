@@ -341,6 +341,17 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         cloud = self.office.get(GoogleCloud)
         email = self.office.get(Email)
         truth = self.truth
+        yield from self.outlook.derive(
+            "customers", cloud.engine.version(), lambda: list(self._customer_failures(cloud))
+        )
+        yield from self._mail_failures(email)
+        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
+            yield "something in the shop was changed"
+        if email.users() != truth["users"]:
+            yield "a user was added to the mail server"
+        yield from bigquery_failures(cloud, truth["tables"])
+
+    def _customer_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:
@@ -348,13 +359,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from customer_failures(rows, truth["rows"])
-        yield from self._mail_failures(email)
-        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
-            yield "something in the shop was changed"
-        if email.users() != truth["users"]:
-            yield "a user was added to the mail server"
-        yield from bigquery_failures(cloud, truth["tables"])
+        yield from customer_failures(rows, self.truth["rows"])
 
     def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}

@@ -277,14 +277,18 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         truth = self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         table = values_of(sheets, truth["sheet"], ALERTS)
-        yield from _alert_failures(table, truth["old"], truth["new"])
+        yield from self.outlook.derive(
+            "alerts",
+            sheets.store.version(),
+            lambda: list(_alert_failures(table, truth["old"], truth["new"])),
+        )
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
 
     def _mail_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
-        letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
+        letters = self.outlook.derive("letters", "", self._letters)
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
         expected = [(self.truth["manager"], subject) for subject in letters]
@@ -297,6 +301,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 yield f"the mail {mail.subject!r} has attachments"
         if email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
+
+    def _letters(self) -> dict[str, str]:
+        return dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
 
 
 def _alert_failures(

@@ -96,12 +96,12 @@ def test_the_version_changes_with_whatever_a_call_changes(case: tuple[str, str])
         for _ in range(0 if name.rsplit(".")[-1] in PROGRAMS else TRIES):
             version, arguments = world.office.version(), drawn.of(bound)
             assert version == world.office.version()
-            world._outlook.count(world)
+            world.outlook.count(world)
             with contextlib.suppress(ToolError):
                 world.office.call(name, arguments)
             before, seen = seen, observe(world.office)
             if seen != before:
                 assert world.office.version() != version, (name, arguments)
             failures = len(list(world.all_failures()))
-            assert world._outlook.count(world) == failures, (name, arguments)
+            assert world.outlook.count(world) == failures, (name, arguments)
             assert prints(server.store) == prints(server.store, anew=True)
