@@ -35,7 +35,7 @@ def audit(
         ),
     ],
     episodes: Annotated[
-        int, typer.Option(help="Episodes per policy; 60 suffice to show a score below 10 %.")
+        int, typer.Option(help="Episodes per policy; 60 suffice to show a score below 10%.")
     ] = 200,
     demonstrations: Annotated[
         int, typer.Option(help="Successful episodes from which the shortcuts learn.")

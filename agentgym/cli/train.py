@@ -332,7 +332,7 @@ def summarize_point(point: Point) -> str:
     greedy = f"{100 * point.greedy:.0f} %"
     if point.phase in ("chance", "teacher"):
         return f"{point.phase}: {greedy} of held-out instances solved"
-    sampled = f", {100 * point.sampled:.0f} % sampled" if point.sampled is not None else ""
+    sampled = f", {100 * point.sampled:.0f}% sampled" if point.sampled is not None else ""
     return (
         f"{point.phase} {point.step}, {point.episodes:,} episodes, {point.seconds:.0f} s: "
         f"{greedy} greedy{sampled}"
@@ -351,7 +351,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
             labels = [str(part) or "none" for part in key]
             rows.append([*labels, *(percent(column[key]) for column in columns)])
     header = ["arm", "context", "turns", "success before", "after", "step accuracy before", "after"]
-    return f"{len(after)} held-out episodes before and after, % with 95 % intervals", header, rows
+    return f"{len(after)} held-out episodes before and after, % with 95% intervals", header, rows
 
 
 def parse_cells(text: str) -> dict[str, Any]:

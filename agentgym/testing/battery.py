@@ -36,7 +36,7 @@ from agentgym.world.config import Config
 
 # maximum score allowed for a shortcut, unless the chance score is higher
 CAP = 0.10
-# with fifteen or more shortcuts, 95 % intervals would often misjudge at least one
+# with fifteen or more shortcuts, 95% intervals would often misjudge at least one
 CONFIDENCE = 0.99
 # The first seeds for random play and for training are far above the audit's seeds (0, 1, ...).
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
@@ -98,7 +98,7 @@ class Row:
 
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
-        interval: The mean score, or a measure's share of episodes, with a 99 % interval.
+        interval: The mean score, or a measure's share of episodes, with a 99% interval.
         verdict: `holds`, `leak` or `undecided`; empty for a baseline.
     """
 
@@ -135,7 +135,7 @@ class Audit:
         for row in self.rows:
             rows.append([row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict])
         title = (
-            f"{self.world}: scores in percent with 99 % intervals (ceiling "
+            f"{self.world}: scores in percent with 99% intervals (ceiling "
             f"{100 * self.ceiling.value:.1f}, {self.ceiling.source} score by chance {100 * self.ceiling.chance:.1f})"
         )
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows
@@ -257,5 +257,5 @@ def _count(schema: Mapping[str, Any]) -> int:
 
 
 def score_interval(scores: Sequence[float]) -> Interval:
-    """Return the mean of scores in [0, 1] with a conservative 99 % Wilson interval."""
+    """Return the mean of scores in [0, 1] with a conservative 99% Wilson interval."""
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -162,7 +162,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
         for k in ks:
             line += [cell(rates[k], key)]
         lines.append([*line, *quality(rows)])
-    title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
+    title = f"pass@k of {most} samples an instance, % with 95% intervals by instance"
     return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
 
 
@@ -175,7 +175,7 @@ def _rates_table(world: str, rows: Sequence[Result]) -> Table:
         for arm in arms:
             line += [cell(rates, (policy, arm))]
         lines.append([*line, *quality(own)])
-    title = f"{world}: success rate by policy and oracles, % with 95 % intervals"
+    title = f"{world}: success rate by policy and oracles, % with 95% intervals"
     header = ["policy", *(arm or "none" for arm in arms), *QUALITY]
     return title + few_instances(rows), header, lines
 
@@ -200,7 +200,7 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
         line = [policy, world, arm or "none", percent(change, signed=True)]
         lines.append([*line, p_value(corrected[key]), _pairing(rows, first), *quality(rows)])
     title = (
-        f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
+        f"Success rate against {first}, percentage points with 95% intervals, and p corrected for "
         f"the {len(changes)} differences of this table (Holm)"
     )
     header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over", *QUALITY]
@@ -314,7 +314,7 @@ def _levelled_effects(levelled: Results) -> list[Table]:
         lines.append([*line, *quality(by_policy[name])])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
-        f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"
+        f"95% intervals, and p corrected for the {len(changes)} effects (Holm)"
     )
     header = ["policy", "intervention", "metric", "pairs", "change", "p (Holm)", *QUALITY]
     return [(title, header, lines)]

@@ -247,7 +247,7 @@ def _sample_sizes(results: Results) -> str:
         counts.append(len(distinct(rows, "seed")))
         samples.append(len(rows) // counts[-1])
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
-    return f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+    return f"n = {_span(counts)} instances per world, size and arm{each}; 95% intervals"
 
 
 def _lacking(results: Results) -> Iterator[str]:

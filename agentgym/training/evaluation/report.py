@@ -124,7 +124,7 @@ def _seats_table(world: str, results: Results) -> list[Table]:
     if not lines:
         return []
     header = ["arm", "seat", "mean reward", *OUTCOMES, "games"]
-    return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
+    return [(f"{world}: outcomes by seat, % with 95% intervals", header, lines)]
 
 
 def _team(row: Result) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
                 line.append(cell(gains, (arm,), signed=True))
     for arm, line in lines.items():
         line.extend(quality(groups[arm]))
-    title = f"{world}: {count_played(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
+    title = f"{world}: {count_played(rows)} episodes, % with 95% intervals{few_instances(rows)}"
     return title, [*header, *QUALITY], list(lines.values())
 
 
@@ -278,7 +278,7 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
     header += [*_TOKENS.values(), "rewrites", "episodes", *QUALITY]
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
-        f"{world}, context strategies: {count_played(rows)} episodes, % with 95 % intervals, mean "
+        f"{world}, context strategies: {count_played(rows)} episodes, % with 95% intervals, mean "
         f"tokens ({counter}) an episode{few_instances(rows)}"
     )
     return title, header, lines
@@ -300,7 +300,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
         for context in contexts:
             line.append(cell(rates, (arm, context)))
         lines.append([*line, *quality(groups[arm])])
-    title = f"{world}, arms x contexts: success rate, % with 95 % intervals{few_instances(rows)}"
+    title = f"{world}, arms x contexts: success rate, % with 95% intervals{few_instances(rows)}"
     return title, ["arm", *contexts, *QUALITY], lines
 
 
@@ -341,7 +341,7 @@ def _effects_table(
         rows = [row for row in results.everything if row.world == world and row.arm in arms]
         lines.append([*line, *quality(rows)])
     title = (
-        f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
+        f"{about}, percentage points with 95% intervals, and p corrected for the {len(changes)} "
         f"effects of this table{few_instances(results)}"
     )
     return [(title, [*header, *QUALITY], lines)]

@@ -20,16 +20,16 @@ from agentgym.text.validation import check_float, check_int
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 _NORMAL = NormalDist()
-# The significance level of 95 % intervals, and the corresponding normal quantile.
+# The significance level of 95% intervals, and the corresponding normal quantile.
 _ALPHA = 0.05
 _LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
-# With 1,000 degrees of freedom, Student's t is almost normal: quantiles differ by 0.1 %.
+# With 1,000 degrees of freedom, Student's t is almost normal: quantiles differ by 0.1%.
 _MANY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share or a difference of shares with its interval, at 95 % by default.
+    """A share or a difference of shares with its interval, at 95% by default.
 
     Attributes:
         p_value: Two-sided p-value of a difference, below 0.05 if and only if the interval excludes
@@ -120,7 +120,7 @@ def around_zero(
 
 @lru_cache
 def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
+    """Return the 97.5% quantile of Student's t."""
     low, high = 0.0, 16.0  # with one degree of freedom, the quantile is 12.7
     for _ in range(60):
         middle = (low + high) / 2

@@ -29,7 +29,7 @@ METRIC_NAMES = {
 
 
 def arm_label(arm: str) -> str:
-    """Name an arm in words: `SP` is "plan and state", `P0.5` is "plan (50 % right)"."""
+    """Name an arm in words: `SP` is "plan and state", `P0.5` is "plan (50% right)"."""
     suffixes = dict(re.findall(r"([A-Z])([^A-Z]*)", arm))
     names = []
     for letter in sorted(suffixes, key=[*_HINTS, *suffixes].index):
@@ -39,7 +39,7 @@ def arm_label(arm: str) -> str:
         elif suffix == "0":
             name = f"wrong {name}"
         elif suffix:
-            name = f"{name} ({100 * float(suffix):g} % right)"
+            name = f"{name} ({100 * float(suffix):g}% right)"
         names.append(name)
     *first, last = names or ["no hints"]
     return f"{', '.join(first)} and {last}" if first else last

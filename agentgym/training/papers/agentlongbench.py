@@ -73,7 +73,7 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
             share = percent(wilson(sum(scores), len(scores)))
         lines.append([setting, task, f"{length:,}", str(len(rows)), share, *_baselines(rows)])
     header = ["setting", "task", "length", "rows", "score", *_BASELINES]
-    return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
+    return "Scores in %, of right and wrong answers with Wilson's 95% interval", header, lines
 
 
 def _baselines(rows: Sequence[LongBenchResult]) -> list[str]:

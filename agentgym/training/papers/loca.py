@@ -72,7 +72,7 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         **summarize(rows, ("arm", "context"), "success"),
     }
     title = (
-        f"LOCA-bench: accuracy by description length, {len(results)} episodes, % with 95 % intervals"
+        f"LOCA-bench: accuracy by description length, {len(results)} episodes, % with 95% intervals"
         f"{few_instances(rows)}"
     )
     texts = {key: percent(share) for key, share in shares.items()}
@@ -128,7 +128,7 @@ def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
             lines.append([*line, percent(summarize(own, (), "success")[()]), *quality(own)])
         title = (
             f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
-            f"{context}, {count_played(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
+            f"{context}, {count_played(alike)} episodes, % with 95% intervals{few_instances(alike)}"
         )
         tables.append((title, ["task", *map(_short, lengths), "all", *QUALITY], lines))
     return tables

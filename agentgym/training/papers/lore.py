@@ -104,7 +104,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 def accuracy(
     episodes: Sequence[Result], by: str = "operations", width: int | None = None
 ) -> list[Bin]:
-    """Return the share of exact answers by task size, with Wilson's 95 % interval.
+    """Return the share of exact answers by task size, with Wilson's 95% interval.
 
     Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
     bin includes size 0.
@@ -171,7 +171,7 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
         table.append([size, *(_write_bin(columns.get(name)) for name in arms)])
     for name, *cells in zip(QUALITY, *map(quality, arms.values()), strict=True):
         table.append([name, *cells])
-    return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *arms], table
+    return f"{world}: accuracy by {by}, % with Wilson's 95% intervals", [by, *arms], table
 
 
 def _write_bin(each: Bin | None) -> str:

@@ -61,7 +61,7 @@ class HorizonCurriculum(Curriculum):
 class HintCurriculum(Curriculum):
     """Reduces the share of hinted tasks linearly, from 1 at the start to 0 at progress `until`."""
 
-    # Number of specs in a mixture; the share of hinted tasks changes in steps of 1 %.
+    # Number of specs in a mixture; the share of hinted tasks changes in steps of 1%.
     parts = 100
 
     def __init__(

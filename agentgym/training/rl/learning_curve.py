@@ -201,6 +201,6 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     drawing.add_legend(figure, panel.get_legend_handles_labels()[0])
     counted = "held-out instances"
     if most := max((point.trials for point in model), default=0):
-        counted = f"{most} held-out instances; 95 % intervals"
+        counted = f"{most} held-out instances; 95% intervals"
     drawing.add_note(figure, f"success on {counted}")
     return figure

@@ -18,7 +18,7 @@ ENDING = ".zst"
 # The first bytes of a zstd frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _BLOCK = 1 << 16
-# At this level, files are 10 % smaller than at level 3, and a 44 kB line takes 0.3 ms longer.
+# At this level, files are 10% smaller than at level 3, and a 44 kB line takes 0.3 ms longer.
 _LEVEL = 9
 
 

@@ -73,7 +73,7 @@ def test_pass_at_k_by_hand() -> None:
     means = [summarize(some, (), "success")[()].value for some in (rows, pass_at(rows, 1))]
     assert means[0] == pytest.approx(means[1])
     titles = [title for title, _, _ in ablation_tables(rows)]
-    assert titles[0] == "pass@k of 4 samples an instance, % with 95 % intervals by instance"
+    assert titles[0] == "pass@k of 4 samples an instance, % with 95% intervals by instance"
     assert not any("pass@k" in title for title, _, _ in ablation_tables(pass_at(rows, 1)))
 
 

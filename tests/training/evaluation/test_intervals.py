@@ -115,7 +115,7 @@ def test_the_difference_of_one_cell_is_that_of_bonett_and_price() -> None:
     assert (gain.low, gain.high) == pytest.approx((middle - half, middle + half), abs=1e-6)
 
 
-# The 97.5 % quantiles of Student's t by degrees of freedom, from printed tables.
+# The 97.5% quantiles of Student's t by degrees of freedom, from printed tables.
 QUANTILES = {
     1: 12.7062,
     2: 4.3027,

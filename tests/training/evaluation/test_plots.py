@@ -263,7 +263,7 @@ def test_policies_have_short_names(given: list[str], shown: list[str]) -> None:
         ("", "no hints"),
         ("SP", "plan and state"),
         ("SPH", "plan, state and history"),
-        ("P0.5S_", "plan (50 % right) and placebo state"),
+        ("P0.5S_", "plan (50% right) and placebo state"),
         ("P0", "wrong plan"),
         ("C", "communication"),
     ],

@@ -63,7 +63,7 @@ def test_the_tables_are_those_computed_by_hand() -> None:
         [*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]
     )
     assert operations == (
-        "DocumentWorld: accuracy by operations, % with Wilson's 95 % intervals",
+        "DocumentWorld: accuracy by operations, % with Wilson's 95% intervals",
         ["operations", "none", "SP"],
         [
             ["1", "1/2: 50.0 [9.5, 90.5]", "1/1: 100.0 [20.7, 100.0]"],

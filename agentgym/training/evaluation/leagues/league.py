@@ -281,7 +281,7 @@ def _rating_table(league: League, games: Sequence[LeagueGame]) -> Table:
     for name in sorted(rated, key=lambda name: (isnan(rated[name].value), -rated[name].value)):
         scores = list(_scores_of(name, games))
         rows.append([name, _points(rated[name]), _record(scores)])
-    title = f"Elo points above {league.names[0]}, with 95 % intervals; {league.episodes} instances"
+    title = f"Elo points above {league.names[0]}, with 95% intervals; {league.episodes} instances"
     return title, ["policy", "rating", "wins-draws-losses"], rows
 
 

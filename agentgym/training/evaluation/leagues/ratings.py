@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
-    """Return each player's Elo points above player 0, with 95 % intervals.
+    """Return each player's Elo points above player 0, with 95% intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
     For each pair that met, half a win and half a loss are added, so that estimates stay finite.
