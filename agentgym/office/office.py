@@ -71,7 +71,7 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a non-copyable value that changes if and only if the state changes."""
+        """Return a non-copyable value that is different after each change of the state."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ marks a method for task authors. The indented lines below a call are the reply:
 
 from __future__ import annotations
 
+import copy
 import doctest
 import json
 import re
@@ -30,7 +31,7 @@ from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import needs_workbench
 from tests.office.prepared import PREPARED
-from tests.office.test_laws import SLOW, digest
+from tests.office.test_laws import SLOW, digest, run
 
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -124,6 +125,29 @@ def prepared(server: str) -> Server:
     for step in SESSIONS[server][""]:
         step.play(made)
     return made
+
+
+def huge_numbers(value: Any) -> Iterator[Any]:
+    """Yield copies of a value, in each of which one number is huge."""
+    if type(value) in (int, float):
+        yield from (10**400, -(10**400))
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            for changed in huge_numbers(value[key]):
+                copied: Any = value.copy()
+                copied[key] = changed
+                yield copied
+
+
+@pytest.mark.parametrize("server", [name for name in SESSIONS if name not in SLOW])
+def test_numbers_of_any_size_are_taken_or_refused_briefly(server: str) -> None:
+    for steps in [steps for title, steps in SESSIONS[server].items() if title]:
+        played = prepared(server)
+        for step in steps:
+            for arguments in huge_numbers({} if step.call[0] == "@" else step.arguments):
+                shown = run(copy.deepcopy(played), step.call, arguments)
+                assert not shown.startswith("error:") or len(shown) < 500
+            step.play(played)
 
 
 @pytest.mark.parametrize(
