@@ -264,7 +264,7 @@ class ToolEnv(ToolHost):
                 result = self._guarded(self._direct, call.name, call.arguments)
                 text, images = self._limited(result)
             except ToolError as error:
-                text, images = self._limited_error(f"error: {error}"), ()
+                text, images = f"error: {self._limited_error(error)}", ()
                 errors += 1
             if len(text) > _SHORT_RESULT:
                 reply_work.spend(len(text) / DEFAULT_RESULT_CHARS)
@@ -286,7 +286,7 @@ class ToolEnv(ToolHost):
         try:
             return Content(*self._limited(self._guarded(self._tools, name, arguments)))
         except ToolError as error:
-            error.args = (self._limited_error(str(error)),)
+            error.args = (self._limited_error(error),)
             raise
 
     def _limited(self, result: str | Content) -> tuple[str, tuple[Image, ...]]:
@@ -294,8 +294,8 @@ class ToolEnv(ToolHost):
             return cut_result(result, self.max_result_chars), ()
         return cut_result(result.text, self.max_result_chars), result.images
 
-    def _limited_error(self, text: str) -> str:
-        return cut_error(text, min(self.max_result_chars, MAX_ERROR_CHARS))
+    def _limited_error(self, error: ToolError) -> str:
+        return cut_error(str(error), min(self.max_result_chars, MAX_ERROR_CHARS))
 
     def _call_from_code(self, name: str, arguments: Mapping[str, Any]) -> Content:
         try:

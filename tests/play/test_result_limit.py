@@ -53,8 +53,8 @@ def test_a_result_is_cut_beyond_the_limit_only(letter: str, excess: int) -> None
 def test_each_result_of_a_reply_has_the_whole_limit_and_errors_too() -> None:
     reply = say("a" * 9) + say("a" * 11) + render(ToolCall("fail", {}))
     chat, *_ = box(10).step(reply)
-    error = len("error: this never works, however often it is tried")
-    expected = ["a" * 9, "a" * 10 + notice(10, 11), "error: thi" + error_notice(10, error)]
+    error = len("this never works, however often it is tried")
+    expected = ["a" * 9, "a" * 10 + notice(10, 11), "error: this never" + error_notice(10, error)]
     assert [message.text for message in chat.messages[-3:]] == expected
 
 
@@ -65,10 +65,9 @@ def test_errors_are_cut_with_a_notice_in_chats_calls_and_code(limit: int, excess
         return text if len(text) <= most else text[:most] + error_notice(most, len(text))
 
     env, shown = box(limit), min(limit, MAX_ERROR_CHARS)
-    size = max(0, shown + excess - len("error: "))
-    chat, *_ = env.step(render(ToolCall("refuse", {"size": size})))
-    assert chat.messages[-1].text == cut("error: " + "é" * size, shown)
-    assert not list(_faults_of_message(chat.messages[-1])) or not size
+    chat, *_ = env.step(render(ToolCall("refuse", {"size": shown + excess})))
+    assert chat.messages[-1].text == "error: " + cut("é" * (shown + excess), shown)
+    assert not list(_faults_of_message(chat.messages[-1])) or shown + excess == 0
     for nested, most in {False: shown, True: MAX_ERROR_CHARS}.items():
         with pytest.raises(ToolError) as caught:
             env.call("refuse", {"size": most + excess}, nested=nested)
