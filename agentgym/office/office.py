@@ -57,6 +57,8 @@ class Office:
         for name in servers:
             check_requirements(f"the server {name}", requirements([name]))
             kind = server_class(name)
+            if kind in self._servers:
+                raise ValueError(f"servers contains {name} twice; remove one")
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
             server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in used}
