@@ -16,11 +16,7 @@ from tests.wrappers.context_worlds import ToolBox
 class FailingBox(ToolBox):
     @tool
     def refuse(self, size: int) -> str:
-        """Always refused.
-
-        Args:
-            size: The length of the error.
-        """
+        """Always refused."""
         raise ToolError("é" * size)
 
 

@@ -27,17 +27,6 @@ class Options(TypedDict):
     loud: bool
 
 
-class Nested:
-    @tool
-    def move(self, point: Point) -> str:
-        """Move.
-
-        Args:
-            point: A point.
-        """
-        return str(point)
-
-
 class Box:
     @tool
     def every_type(
@@ -167,11 +156,6 @@ def test_missing_and_unknown_arguments_are_named_with_those_there_are() -> None:
         count({"number": 1, "n": 2})
     with pytest.raises(ToolError, match="stop: no argument is called 'x'; arguments: none"):
         tools_of(Box())["stop"]({"x": 1})
-
-
-def test_the_error_for_a_missing_field_does_not_list_the_arguments_around_it() -> None:
-    with pytest.raises(ToolError, match=r"move: argument 'point\.x' is missing$"):
-        tools_of(Nested())["move"]({"point": {"y": 1}})
 
 
 @pytest.mark.parametrize("ratio", [math.nan, math.inf, -math.inf])
