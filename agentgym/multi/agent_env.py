@@ -92,7 +92,7 @@ class AgentEnv(ToolEnv):
                 return result
             go = partial(super()._run, world, tools, name, arguments)
             answer = self.protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
-        text = answer.text if isinstance(answer, Content) else answer
+        text, _ = self._limited(answer)
         self.team.actions.append(TeamAction(self.agent, ToolCall(name, dict(arguments)), text))
         return answer
 

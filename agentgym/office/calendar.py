@@ -163,7 +163,7 @@ class Calendar(Server):
             )
         if not 1 <= most <= MAX_EVENTS:
             raise ToolError(
-                f"invalid argument: maxResults must be between 1 and {MAX_EVENTS}, got {most}"
+                f"invalid argument: maxResults must be between 1 and {MAX_EVENTS}, got {echo(most)}"
             )
         order = "updated, id" if orderBy == "updated" else "starts, id"
         rows = self.store.rows(

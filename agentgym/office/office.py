@@ -57,6 +57,8 @@ class Office:
         for name in servers:
             check_requirements(f"the server {name}", requirements([name]))
             kind = server_class(name)
+            if kind in self._servers:
+                raise ValueError(f"servers contains {name} twice; remove one")
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
             server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in used}
@@ -71,7 +73,7 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a non-copyable value that changes if and only if the state changes."""
+        """Return a non-copyable value that is different after each change of the state."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from agentgym.office.context import InitialState, OfficeContext
 from agentgym.office.store import Store
-from agentgym.text.tools import RollbackError, ToolError, Toolset
+from agentgym.text.tools import RollbackError, ToolError, Toolset, echo
 
 ItemT = TypeVar("ItemT")
 # Maximum items per page, as in the published APIs.
@@ -66,7 +66,7 @@ class Server(Toolset):
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes if and only if the store or session changes."""
+        """Return a value that is different after each change of the store or session."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
@@ -99,9 +99,9 @@ class Server(Toolset):
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
     """Return a page of items. `page` counts from 1; pages past the end are empty."""
     if page < 1:
-        raise ToolError(f"invalid argument: page must be at least 1, got {page}")
+        raise ToolError(f"invalid argument: page must be at least 1, got {echo(page)}")
     if not 1 <= size <= _PAGE:
         raise ToolError(
-            f"invalid argument: the page size must be between 1 and {_PAGE}, got {size}"
+            f"invalid argument: the page size must be between 1 and {_PAGE}, got {echo(size)}"
         )
     return list(items[(page - 1) * size : page * size])

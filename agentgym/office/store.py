@@ -142,7 +142,7 @@ class Store:
         return self._db.total_changes + self._undone
 
     def version(self) -> object:
-        """Return a value that changes if and only if the records change."""
+        """Return a value that is different after each change of the records."""
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:

@@ -16,10 +16,10 @@ from agentgym.play.rendering import render_chat
 from agentgym.play.spaces import ActionSpace, ChatSpace
 from agentgym.play.tool_host import ToolHost, episode_state
 from agentgym.text import reply_work
-from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
+from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message, Messages
 from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.text.requirements import check_requirements
-from agentgym.text.tool_results import cut_result, run_tool
+from agentgym.text.tool_results import cut_error, cut_result, run_tool
 from agentgym.text.tools import (
     BoundTool,
     HostLimitError,
@@ -71,7 +71,7 @@ class ToolEnv(ToolHost):
         max_failed_rounds: The number of consecutive replies without a successful call that ends
             the episode; `world` uses `World.max_failed_rounds`, and None disables the limit.
         max_result_chars: The maximum number of characters of a tool result, except for calls from
-            code; a longer result is cut, with a notice.
+            code; a longer result is cut, with a notice. Errors are cut at 2,000 characters, too.
         on_fault: Whether to `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
@@ -262,11 +262,10 @@ class ToolEnv(ToolHost):
                 if k > 1:
                     reply_work.check_room()
                 result = self._guarded(self._direct, call.name, call.arguments)
+                text, images = self._limited(result)
             except ToolError as error:
-                result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
-            text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
-            if len(text) > self.max_result_chars:
-                text = cut_result(text, self.max_result_chars)
+                text, images = f"error: {self._limited_error(error)}", ()
+                errors += 1
             if len(text) > _SHORT_RESULT:
                 reply_work.spend(len(text) / DEFAULT_RESULT_CHARS)
             answers.append(
@@ -284,19 +283,27 @@ class ToolEnv(ToolHost):
         check_jsonable(arguments)
         if nested:
             return self._call_from_code(name, arguments)
-        result = self._guarded(self._tools, name, arguments)
-        content = result if isinstance(result, Content) else Content(result)
-        if len(content.text) > self.max_result_chars:
-            content = replace(content, text=cut_result(content.text, self.max_result_chars))
-        return content
+        try:
+            return Content(*self._limited(self._guarded(self._tools, name, arguments)))
+        except ToolError as error:
+            error.args = (self._limited_error(error),)
+            raise
+
+    def _limited(self, result: str | Content) -> tuple[str, tuple[Image, ...]]:
+        if isinstance(result, str):
+            return cut_result(result, self.max_result_chars), ()
+        return cut_result(result.text, self.max_result_chars), result.images
+
+    def _limited_error(self, error: ToolError) -> str:
+        return cut_error(str(error), min(self.max_result_chars, MAX_ERROR_CHARS))
 
     def _call_from_code(self, name: str, arguments: Mapping[str, Any]) -> Content:
         try:
             reply_work.check_room()
             result = self._guarded(self._tools, name, arguments)
         except ToolError as error:
-            shown = f"error: {error}"[:MAX_ERROR_CHARS]
-            self._nested.append(NestedCall(name, dict(arguments), shown))
+            error.args = (cut_error(str(error), MAX_ERROR_CHARS),)
+            self._nested.append(NestedCall(name, dict(arguments), f"error: {error}"))
             raise
         content = result if isinstance(result, Content) else Content(result)
         if len(content.text) > _SHORT_RESULT:

@@ -82,9 +82,10 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
             code_only: Tools that the policy does not see and only `call` can run.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
+            attribute = ".renamed" if isinstance(toolset, Toolset) else ""
             raise ValueError(
                 f"a tool named {', '.join(sorted(doubled))} already exists; rename it in "
-                f"{type(toolset).__name__}"
+                f"{type(toolset).__name__}{attribute}"
             )
         if isinstance(toolset, Toolset):
             check_requirements(type(toolset).__name__, toolset.requirements)

@@ -13,6 +13,7 @@ import gymnasium
 
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
+from agentgym.text.tool_results import ERROR_CUT
 
 StepResult = tuple[Any, Any, Any, Any, Any]
 
@@ -95,6 +96,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         return
     if message.role == "tool" and message.text.startswith(_ERROR):
         first, _, _ = message.text.removeprefix(_ERROR).partition("\n\n<")  # hints may follow
+        first, _, _ = first.partition(ERROR_CUT)
         if len(first) > MAX_ERROR_CHARS:
             yield f"{where} is an error of {len(first)} characters"
         if not first.strip():

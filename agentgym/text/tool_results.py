@@ -11,6 +11,9 @@ import msgspec
 from agentgym.text.messages import Content
 from agentgym.text.tools import BoundTool
 
+# Start of the notice after an error that was cut.
+ERROR_CUT = "\n[error cut: "
+
 
 def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     """Run a tool that does not belong to a world."""
@@ -32,8 +35,17 @@ def to_content(result: Any, indent: int | None) -> str | Content:
 
 
 def cut_result(text: str, limit: int) -> str:
-    """Return the beginning of a tool result, with a notice about the omitted length."""
+    """Return a tool result; a longer one is cut, with a notice about the omitted length."""
+    if len(text) <= limit:
+        return text
     return (
         f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
         "ask for less at a time]"
     )
+
+
+def cut_error(text: str, limit: int) -> str:
+    """Return an error; a longer one is cut, with a notice about the omitted length."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}{ERROR_CUT}this is the first {limit:,} of {len(text):,} characters]"

@@ -187,10 +187,11 @@ class _ArgumentCheck:
     def explain(self, error: ValidationError) -> str:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in problem["loc"])[:_ECHO_CHARS]
+        known = f"; arguments: {self._names}" if len(problem["loc"]) == 1 else ""
         if problem["type"] == "missing":
-            return f"{self._name}: argument '{where}' is missing; arguments: {self._names}"
+            return f"{self._name}: argument '{where}' is missing{known}"
         if problem["type"] == "extra_forbidden":
-            return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
+            return f"{self._name}: no argument is called '{where}'{known}"
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gymnasium
 
 from agentgym.assemble.wrapper_order import Stage, StagedWrapper
-from agentgym.play.env import MAX_ERROR_CHARS, ToolEnv
+from agentgym.play.env import ToolEnv
 from agentgym.text import reply_work
 from agentgym.text.messages import Chat
 from agentgym.text.tools import Tool, ToolError, Toolset, tool, tools_of
@@ -148,10 +148,7 @@ def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
         raise ToolError(
             f"{schema.name} received the argument {sorted(twice)[0]!r} twice: {_signature(schema)}"
         )
-    try:
-        return env.call(schema.name, {**positional, **kwargs}, nested=True).text
-    except ToolError as error:
-        raise ToolError(str(error)[:MAX_ERROR_CHARS]) from None
+    return env.call(schema.name, {**positional, **kwargs}, nested=True).text
 
 
 def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:

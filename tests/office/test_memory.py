@@ -27,6 +27,11 @@ def filled() -> KnowledgeGraph:
     return server
 
 
+def test_the_error_for_a_missing_field_does_not_list_the_arguments_around_it() -> None:
+    with pytest.raises(ToolError, match=r"'entities\.0\.name' is missing$"):
+        call(filled(), "create_entities", entities=[{}])
+
+
 def test_other_tools_may_write_the_file() -> None:
     server = filled()
     line = {"observations": ["x"], "type": "entity", "name": "New", "entityType": "t", "more": 1}

@@ -18,6 +18,7 @@ from agentgym.office import SERVERS, Office, OfficeContext, server_class
 from agentgym.office.calendar import Calendar, Event
 from agentgym.office.files.filesystem import Filesystem
 from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.excel import Excel
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.oracles import OraclePolicy
 from agentgym.text.tools import ToolError
@@ -62,6 +63,18 @@ def test_a_mounted_server_begins_each_episode_as_it_was_mounted() -> None:
         env.step(render(ToolCall("write_file", {"path": "new.txt", "content": "y"})))
         assert titles(env) == ["Birthday", "Lunch"]
         assert context.files.names() == ["new.txt", "note.txt"]
+
+
+def test_servers_with_a_common_tool_name_mount_once_one_is_renamed() -> None:
+    env, server = tool_env(agentgym.make("ListWorld")), Snowflake()
+    env.mount(Excel())
+    with pytest.raises(ValueError, match=r"create_table already exists; .* Snowflake\.renamed$"):
+        env.mount(server)
+    server.renamed = {"create_table": "snowflake_create_table"}
+    env.mount(server)
+    assert {"create_table", "snowflake_create_table"} <= {tool.name for tool in env.tools}
+    with pytest.raises(ValueError, match="servers contains excel twice"):
+        Office(["excel", "memory", "excel"])
 
 
 def test_snapshots_clones_and_pickles_hold_mounted_servers() -> None:

@@ -11,7 +11,9 @@ marks a method for task authors. The indented lines below a call are the reply:
 
 from __future__ import annotations
 
+import copy
 import doctest
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -30,7 +32,7 @@ from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import needs_workbench
 from tests.office.prepared import PREPARED
-from tests.office.test_laws import SLOW, digest
+from tests.office.test_laws import SLOW, digest, run
 
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -124,6 +126,20 @@ def prepared(server: str) -> Server:
     for step in SESSIONS[server][""]:
         step.play(made)
     return made
+
+
+@pytest.mark.parametrize("server", [name for name in SESSIONS if name not in SLOW])
+def test_numbers_of_any_size_are_taken_or_refused_briefly(server: str) -> None:
+    for steps in [steps for title, steps in SESSIONS[server].items() if title]:
+        played = prepared(server)
+        for step in steps:
+            numbers = [key for key, value in step.arguments.items() if type(value) is int]
+            for key, huge in itertools.product(numbers, (10**400, -(10**400))):
+                if not step.call.startswith("@"):
+                    changed = {**step.arguments, key: huge}
+                    shown = run(copy.deepcopy(played), step.call, changed)
+                    assert not shown.startswith("error:") or len(shown) < 500
+            step.play(played)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from agentgym.office.server import Server
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class Canvas(Server):
-    """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
+    """Canvas server. Most tools require a login with `canvas_login`.
 
-    Tasks add records through `people`, `courses`, `assignments`, `discussions` and `quizzes`.
-    The `add_…` methods return ids, which count from 1 in each table. Times are ISO 8601 strings
-    or datetimes.
+    Tasks log in with `people.login_as`, and add records through `people`, `courses`, `assignments`,
+    `discussions` and `quizzes`. The `add_…` methods return ids, which count from 1 in each table.
+    Times are ISO 8601 strings or datetimes.
     """
 
     name = "canvas"

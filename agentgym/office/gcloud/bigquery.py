@@ -47,7 +47,7 @@ class BigQuery:
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(
-                f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
+                f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {echo(max_results)}"
             )
         if dry_run:
             kind = self._warehouse().check_statement(query)

@@ -19,7 +19,7 @@ def check_name(kind: str, name: str, pattern: str, rule: str) -> None:
 def check_range(name: str, value: int, least: int, most: int) -> None:
     """Raise `ToolError` if a number is out of range."""
     if not least <= value <= most:
-        raise ToolError(f"invalid argument: {name} must be in [{least}, {most}], got {value}")
+        raise ToolError(f"invalid argument: {name} must be in [{least}, {most}], got {echo(value)}")
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -62,6 +62,15 @@ def column_number(letters: str) -> int:
 
 def parse_area(text: str) -> Area:
     """Parse a reference without a sheet title."""
+    area = _area_or_none(text)
+    if area is None:
+        raise ToolError(
+            f"invalid argument: {echo(text)} is not a range; examples: B2, A1:D9, A2:F, A:F, 2:5"
+        )
+    return area
+
+
+def _area_or_none(text: str) -> Area | None:
     parts = text.split(":")
     spots = []
     for part in parts:
@@ -70,19 +79,12 @@ def parse_area(text: str) -> Area:
             row, column = int(match[2] or 0), column_number(match[1])
             spots.append((row or None, column or None))
     if len(parts) > 2 or len(spots) < len(parts):
-        raise ToolError(
-            f"invalid argument: {echo(text)} is not a range; examples: B2, A1:D9, A:F, 2:5"
-        )
+        return None
     (top, left), (bottom, right) = spots[0], spots[-1]
     if (top is None or left is None) and len(spots) == 1:
-        raise ToolError(
-            f"invalid argument: {echo(text)} is not a range; write A:A for a column, or 2:2 for a "
-            "row"
-        )
+        return None
     if (left is None) != (right is None) or (top is None and bottom is not None):
-        raise ToolError(
-            f"invalid argument: {echo(text)} is not a range; give both ends a column, or neither"
-        )
+        return None
     if top is not None and bottom is not None and top > bottom:
         top, bottom = bottom, top
     if left is not None and right is not None and left > right:
@@ -92,8 +94,8 @@ def parse_area(text: str) -> Area:
 
 def parse_cell(text: str) -> tuple[int, int]:
     """Parse the row and column of a cell, counted from 1."""
-    area = parse_area(text)
-    if (area.top, area.left) != (area.bottom, area.right):
+    area = _area_or_none(text)
+    if area is None or (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} must be a single cell, such as B2")
     return area.top, area.left
 

@@ -95,8 +95,7 @@ class Excel(Server):
             raise ToolError("invalid argument: data must have at least one row")
         with self._books.edit(filepath) as book:
             if sheet_name not in book.sheetnames:
-                sheets.check_title(book, sheet_name)
-                book.create_sheet(sheet_name)
+                sheets.add_sheet(book, sheet_name)
             sheet, (top, left) = sheet_of(book, sheet_name), spot(start_cell)
             for row, values in enumerate(data, top):
                 for column, value in enumerate(values, left):
@@ -125,8 +124,7 @@ class Excel(Server):
             sheet_name: Title of the sheet.
         """
         with self._books.edit(filepath) as book:
-            sheets.check_title(book, sheet_name)
-            book.create_sheet(sheet_name)
+            sheets.add_sheet(book, sheet_name)
         return f"Sheet {sheet_name} created successfully"
 
     @tool
@@ -155,6 +153,8 @@ class Excel(Server):
         with self._books.edit_sheet(filepath, old_name) as sheet:
             if new_name.lower() != old_name.lower():
                 sheets.check_title(sheet.parent, new_name)
+            else:
+                sheet.title = "-"  # openpyxl would change a title that differs in case only
             sheet.title = new_name
         return f"Sheet renamed from '{old_name}' to '{new_name}'"
 

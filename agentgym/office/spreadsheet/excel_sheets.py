@@ -113,13 +113,20 @@ def check_title(book: Any, title: str) -> None:
     is_quoted = title.startswith("'") or title.endswith("'")
     if is_quoted or not title.strip() or not _TITLE.fullmatch(title):
         raise ToolError(
-            f"invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, got "
-            f"{echo(title)}"
+            "invalid argument: a sheet title must have 1 to 31 characters except []:*?/\\, not "
+            f"only spaces, and no apostrophe at an end, got {echo(title)}"
         )
-    if title.lower() in map(str.lower, book.sheetnames):
-        raise ToolError(f"conflict: sheet {echo(title)} already exists")
+    for other in book.sheetnames:
+        if title.lower() == other.lower():
+            raise ToolError(f"conflict: sheet {echo(other)} already exists")
+
+
+def add_sheet(book: Any, title: str) -> None:
+    """Add an empty sheet."""
+    check_title(book, title)
     if len(book.sheetnames) >= MAX_SHEETS:
         raise ToolError(f"limit exceeded: a workbook may have at most {MAX_SHEETS} sheets")
+    book.create_sheet(title)
 
 
 def spot(text: str) -> tuple[int, int]:
@@ -158,8 +165,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
         raise ToolError(
-            f"conflict: {cell.coordinate} is inside a merged range; unmerge the range, or write to "
-            "the first cell"
+            f"conflict: {cell.coordinate} is inside a merged range; write to its first cell"
         )
     cell.value = value
 

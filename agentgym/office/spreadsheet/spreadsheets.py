@@ -133,7 +133,8 @@ class Spreadsheets(ServerState):
         return self.store.get("sheets", self.store.insert("sheets", **sheet))
 
     def _check_size(self, spreadsheet: str, more: int) -> None:
-        sql = "SELECT total(row_count * column_count) FROM sheets WHERE spreadsheet = ?"
+        # Unlike `total`, `sum` is an integer, which can be added to integers of any size.
+        sql = "SELECT ifnull(sum(row_count * column_count), 0) FROM sheets WHERE spreadsheet = ?"
         if self.store.value(sql, spreadsheet) + more > MAX_CELLS:
             raise ToolError(f"limit exceeded: a spreadsheet may have at most {MAX_CELLS} cells")
 
@@ -264,9 +265,13 @@ class Spreadsheets(ServerState):
         if (area.height, area.width) == (1, 1):
             room = Area(area.top, area.left, sheet["row_count"], sheet["column_count"])
         if height > room.height or width > room.width:
+            bottom, right = area.top + height - 1, area.left + width - 1
+            outside = bottom > sheet["row_count"] or right > sheet["column_count"]
             raise ToolError(
                 f"invalid argument: {height} rows of {width} cells do not fit into "
-                f"{self.range_name(sheet, text)}; use add_rows or add_columns first"
+                f"{self.range_name(sheet, text)}; use the range "
+                f"{Area(area.top, area.left, bottom, right)}"
+                f"{' after add_rows or add_columns' if outside else ''}"
             )
         lines = self.lines(sheet, area.top, area.top + height - 1)
         count = 0

@@ -24,7 +24,7 @@ MAX_ROWS = 10_000  # maximum records per result
 
 
 class Snowflake(EngineServer):
-    """A Snowflake account, with tools for agents and methods for tasks."""
+    """A Snowflake account."""
 
     name = "snowflake"
     dialect = "snowflake"

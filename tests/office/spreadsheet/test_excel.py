@@ -13,6 +13,7 @@ import numpy as np
 import openpyxl
 import pytest
 
+from agentgym.office.spreadsheet import excel_sheets
 from agentgym.office.spreadsheet.excel import Excel
 from agentgym.office.spreadsheet.workbooks import (
     open_workbook,
@@ -98,6 +99,19 @@ def test_sheets_have_limits(server: Excel) -> None:
     data = {"sheet_name": "Games", "data": [[1] * 16_385]}
     refused(server, "write_data_to_excel", "limit exceeded", filepath=PATH, **data)
     refused(server, "create_worksheet", "1 to 31 characters", filepath=PATH, sheet_name="x" * 32)
+
+
+def test_a_sheet_is_renamed_in_a_full_workbook_and_by_case_only(
+    server: Excel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["Games", "-", "a" * 31, "s"]
+    monkeypatch.setattr(excel_sheets, "MAX_SHEETS", len(names))
+    server.context.files.write(PATH, write_workbook({name: [["x"]] for name in names}))
+    refused(server, "create_worksheet", "at most 4 sheets", filepath=PATH, sheet_name="new")
+    for old, new in (("Games", "GAMES"), ("-", "-"), ("a" * 31, "A" * 31), ("s", "Two")):
+        server.rename_worksheet(PATH, old, new)
+        names[names.index(old)] = new
+    assert opened(server).sheetnames == names
 
 
 def test_a_preview_has_ten_rows(server: Excel) -> None:

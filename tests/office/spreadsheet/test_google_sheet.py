@@ -16,6 +16,7 @@ from agentgym.office.spreadsheet.cells import (
     column_name,
     column_number,
     parse_area,
+    parse_cell,
     quote_title,
     split_sheet,
 )
@@ -65,11 +66,38 @@ def test_references(text: str, area: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A", "1", "A0", "1A", "A1:", ":", "A1:B2:C3", "A:5", "A1:5", "AAAA1", "A-1", "é1", "A1!"],
-)
+    [
+        "", "A", "1", "A0", "1A", "A1:", ":", "A1:B2:C3", "A:5", "A1:5", "AAAA1", "A-1", "é1", "A1!",
+        "A:B2", "5:A", "1:B2", "B:A1", "A:$B$2",
+    ],
+)  # fmt: skip
 def test_what_is_no_reference(text: str) -> None:
-    with pytest.raises(ToolError, match="invalid argument"):
+    with pytest.raises(ToolError, match="is not a range; examples: ") as caught:
         parse_area(text)
+    for example in str(caught.value).partition("examples: ")[2].split(", "):
+        parse_area(example)
+    with pytest.raises(ToolError, match=r"must be a single cell, such as B2$"):
+        parse_cell(text)
+
+
+@pytest.mark.parametrize(
+    ("area", "height", "width"),
+    [
+        ("A1:B2", 3, 1), ("B2:C2", 1, 3), ("2:2", 2, 1), ("A:A", 1, 2), ("A1", 1, 27),
+        ("A1:A9", 9, 27), ("A1000", 2, 1), ("Z999:Z1000", 3, 2), ("A2:A", 1000, 1), ("A:A", 1001, 1),
+    ],
+)  # fmt: skip
+def test_the_remedy_for_values_that_do_not_fit_works(
+    server: GoogleSheet, area: str, height: int, width: int
+) -> None:
+    made, data = sheet(server, []), [[1] * width] * height
+    with pytest.raises(ToolError, match=r"do not fit into .*; use the range ") as caught:
+        server.update_cells(made, "S", area, data)
+    larger, _, before = str(caught.value).partition("use the range ")[2].partition(" after ")
+    if before:
+        server.add_rows(made, "S", height)
+        server.add_columns(made, "S", width)
+    assert server.update_cells(made, "S", larger, data)["updatedCells"] == height * width
 
 
 def test_titles_in_references() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import agentgym
+from agentgym.office import SERVERS
 from tests.helpers import play_optimally, start
 from tests.training.integrations.openenv_server import serving as serving_app
 
@@ -64,6 +66,14 @@ def test_servers_in_process(mode: str) -> None:
     assert tools == [(t.name, t.description, t.parameters) for t in episode.tools]
     assert {"write_file", "claim_done"} <= {name for name, *_ in tools}
     assert answers == EXPECTED
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_instructions_of_servers_name_tools_only(name: str) -> None:
+    episode = serving.open_episode(name, 0)
+    named = re.findall("`([^`/]+)`", episode.instructions)
+    assert episode.instructions
+    assert set(named) <= {tool.name for tool in episode.tools}
 
 
 def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
