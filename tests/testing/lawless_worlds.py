@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import agentgym
 from agentgym import ToolCall, ToolError, tool
 from tests.world.guess_world import GuessWorld, WholeGuessWorld
 
@@ -33,6 +35,114 @@ class Endless(WholeGuessWorld):
 
     def task(self) -> str:
         return f"The number lies between 1 and {self.config.highest}. Turn budget: 10"
+
+
+class Talkative(GuessWorld):
+    """World that never ends, whatever the agent calls."""
+
+    def generate(self) -> None:
+        super().generate()
+        self.max_turns = None
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        return "wrong"
+
+
+class HalfTurns(GuessWorld):
+    """World whose turn budget is a fraction."""
+
+    def generate(self) -> None:
+        super().generate()
+        self.max_turns = 7.5  # type: ignore[assignment]
+
+
+class Wordless(GuessWorld):
+    """World without a task text."""
+
+    def task(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+class Odd(GuessWorld):
+    """World whose tool always fails."""
+
+    error: BaseException = KeyError("odd")
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        raise self.error
+
+
+class Leaving(Odd):
+    """World whose tool ends the process."""
+
+    error = SystemExit(3)
+
+
+class Undocumented(GuessWorld):
+    """World with a tool that has no docstring."""
+
+    @tool
+    def look(self) -> str:
+        return ""
+
+
+class Untyped(GuessWorld):
+    """World with a parameter that has no type."""
+
+    @tool
+    def look(self, where) -> str:  # type: ignore[no-untyped-def]
+        """Look."""
+        return ""
+
+
+class Mistyped(GuessWorld):
+    """World with a parameter whose type does not exist."""
+
+    @tool
+    def look(self, where: Plaec) -> str:  # type: ignore[name-defined]  # noqa: F821
+        """Look."""
+        return ""
+
+
+class Variadic(GuessWorld):
+    """World with a tool that takes any number of arguments."""
+
+    @tool
+    def look(self, *names: str) -> str:
+        """Look."""
+        return ""
+
+
+class Undefaulted(GuessWorld):
+    """World whose only option has no default."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(agentgym.Config):  # type: ignore[override]
+        """Options.
+
+        Attributes:
+            size: The size.
+        """
+
+        size: int
+
+
+class Plain(GuessWorld):
+    """World whose options are not a dataclass."""
+
+    Config = dict
 
 
 class GloballyRandom(WholeGuessWorld):
