@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from typing import Any
 
-import agentgym
 from agentgym import ToolCall, ToolError, tool
 from tests.world.guess_world import GuessWorld, WholeGuessWorld
 
@@ -98,45 +97,10 @@ class Undocumented(GuessWorld):
         return ""
 
 
-class Untyped(GuessWorld):
-    """World with a parameter that has no type."""
-
-    @tool
-    def look(self, where) -> str:  # type: ignore[no-untyped-def]
-        """Look."""
-        return ""
-
-
-class Mistyped(GuessWorld):
-    """World with a parameter whose type does not exist."""
-
-    @tool
-    def look(self, where: Plaec) -> str:  # type: ignore[name-defined]  # noqa: F821
-        """Look."""
-        return ""
-
-
-class Variadic(GuessWorld):
-    """World with a tool that takes any number of arguments."""
-
-    @tool
-    def look(self, *names: str) -> str:
-        """Look."""
-        return ""
-
-
 class Undefaulted(GuessWorld):
     """World whose only option has no default."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config(agentgym.Config):  # type: ignore[override]
-        """Options.
-
-        Attributes:
-            size: The size.
-        """
-
-        size: int
+    Config = make_dataclass("Config", [("size", int)], frozen=True)
 
 
 class Plain(GuessWorld):
