@@ -374,8 +374,8 @@ def _field(
 
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError(
-            f"the tool {method.__qualname__} cannot take any number of arguments ({parameter.name}); "
-            "name them one by one"
+            f"the tool {method.__qualname__} must take its arguments by name, unlike "
+            f"'{parameter.name}'"
         )
     if parameter.name not in hints:
         raise TypeError(

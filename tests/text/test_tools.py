@@ -216,7 +216,7 @@ def test_tools_that_cannot_be_described_are_refused_when_they_are_collected() ->
             return ""
 
     owners = (NoDocstring, NoAnnotation, Starred, Mistyped, NoSchema)
-    reasons = ("docstring", "annotation", "any number .*numbers", "annotation: .*'Bxo'", "JSON Schema")
+    reasons = ("docstring", "annotation", "by name.*numbers", "'Bxo'", "JSON Schema")
     for owner, why in zip(owners, reasons, strict=True):
         with pytest.raises(TypeError, match=f"act .*{why}"):
             tools_of(owner())
