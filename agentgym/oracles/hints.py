@@ -28,7 +28,6 @@ from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
 # Notices that context wrappers added to the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
-_HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
 
 
@@ -84,6 +83,13 @@ class HintOracle(
     note: ClassVar[str] = ""
     hooks: ClassVar[tuple[str, ...]] = ()
     wrong_hooks: ClassVar[tuple[str, ...]] = ()
+    opening: ClassVar[re.Pattern[str]]  # matches the start of any oracle's hint
+    _tags: ClassVar[set[str]] = set()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._tags.update((getattr(cls, "tag", cls.placebo_tag), cls.placebo_tag))
+        HintOracle.opening = re.compile(rf"\n\n<({'|'.join(map(re.escape, sorted(cls._tags)))})>\n")
 
     def __init__(
         self,
@@ -368,7 +374,7 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
     """Split a message into the world's text and the hints, by tag."""
     if "\n\n<" not in text:
         return text, {}
-    said, hints = _take_blocks(text, _HINT, "\n</{}>")
+    said, hints = _take_blocks(text, HintOracle.opening, "\n</{}>")
     return _take_blocks(said, _NOTICE, "</{}>")[0], hints
 
 

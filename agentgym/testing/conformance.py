@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import gymnasium
+
 from agentgym.assemble.registry import is_team, make, resolve
 from agentgym.oracles import ARMS
-from agentgym.play.env import tool_env
+from agentgym.play.env import ToolEnv, tool_env
 from agentgym.testing import laws
-from agentgym.testing.laws import SCRIPTED, BrokenLaw, further_arguments, world_of
+from agentgym.testing.laws import SCRIPTED, BrokenLaw, EndlessEpisode, further_arguments
 from agentgym.text.parsing import Dialect
 from agentgym.world.world import MissingHook, has_hook
 
@@ -85,11 +87,8 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
     `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it. Raises
     ValueError if the id names a team, the law does not exist, or the world cannot be made.
     """
-    full = resolve(env_id)
-    if is_team(full):
-        raise ValueError(f"{env_id} is a team; check the team's world instead")
-    world = world_of(full)
-    undefined = world.undefined_hooks(tool_env(make(full)).config)
+    full, env = _make(env_id)
+    world, undefined = env.world_class, env.world_class.undefined_hooks(env.config)
     # The module prefix lets other processes import a user-defined world.
     name = full
     if not full.startswith("agentgym/"):
@@ -98,7 +97,7 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
     if not chosen:
         names = ", ".join(law.name for law in world_laws())
         raise ValueError(f"no law has a name that contains {only!r}; laws: {names}")
-    for law in chosen:
+    for k, law in enumerate(chosen):
         lacking = [hook for hook in law.hooks if not has_hook(world, hook)]
         reasons = [undefined[hook] for hook in law.hooks if hook in undefined]
         if lacking:
@@ -106,18 +105,42 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
         if reasons:
             missing = tuple(MissingHook(world, hook) for hook in lacking)
             yield LawResult(law.name, "skipped", "; ".join(reasons), missing=missing)
-        else:
+            continue
+        try:
             yield _check(law, name)
+        except EndlessEpisode as error:
+            yield LawResult(law.name, "broken", error.law, error.line)
+            for later in chosen[k + 1 :]:
+                yield LawResult(later.name, "skipped", "episodes do not end")
+            return
+
+
+def _make(env_id: str) -> tuple[str, ToolEnv]:
+    try:
+        full = resolve(env_id)
+        if is_team(full):
+            raise ValueError(f"{env_id} is a team; check the team's world instead")
+        return full, tool_env(make(full))
+    except (ValueError, MissingHook, gymnasium.error.Error):
+        raise
+    except Exception as error:
+        # Gymnasium appends the arguments to the message of an error that the world raised.
+        cause = error.__cause__ or error
+        text = f"{env_id} cannot be created: {type(cause).__name__}: {cause}"
+        raise ValueError(text) from error
 
 
 def _check(law: Law, env_id: str) -> LawResult:
     try:
         law.check(env_id)
+    except EndlessEpisode:
+        raise
     except BrokenLaw as error:
         return LawResult(law.name, "broken", error.law, error.line)
     except MissingHook as error:
         return LawResult(law.name, "skipped", f"needs {error.hook}", missing=(error,))
-    except Exception as error:  # noqa: BLE001 - a world may raise anything, and the check reports it
+    # A world may raise anything, and a parser of command lines exits.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         return LawResult(law.name, "broken", f"{type(error).__name__}: {error}", _line(law, env_id))
     return LawResult(law.name, "holds")
 

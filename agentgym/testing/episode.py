@@ -92,7 +92,7 @@ class _Player:
             yield
         except _Stop:
             raise
-        except Exception as error:  # noqa: BLE001 - any exception is a finding
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception is a finding
             text = "".join(traceback.format_exception(error, limit=-12))
             self.find(kind, f"{what}{text[-3_000:]}", _place_of(text))
             raise _Stop from None

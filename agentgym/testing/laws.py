@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from numbers import Integral
 from typing import Any
 
 import gymnasium
@@ -28,6 +29,7 @@ from agentgym.oracles.reading import ParsedChat
 from agentgym.play.env import clone, tool_env
 from agentgym.play.policy import Policy
 from agentgym.testing.campaign import Campaign
+from agentgym.testing.checks import faults_of_result
 from agentgym.text.messages import Chat, Messages
 from agentgym.text.parsing import Dialect
 from agentgym.training.rollout import rollout
@@ -59,6 +61,10 @@ class BrokenLaw(AssertionError):
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
         super().__init__(f"{law}\n  reproduce with: {line}")
+
+
+class EndlessEpisode(BrokenLaw):
+    """Episodes of a world do not end, so laws that play whole episodes cannot be checked."""
 
 
 def require(condition: object, law: str, line: str) -> None:
@@ -101,9 +107,11 @@ def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
 def check_gymnasium(env_id: str) -> None:
     """Check that Gymnasium's `check_env` passes without a warning."""
     full = registry.resolve(env_id)
-    line = f"check_env(gymnasium.make({full!r}).unwrapped)"
+    line = f"check_env(agentgym.make({env_id!r}).unwrapped)"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # raised in a finalizer, this warning would print a traceback and nothing else
+        warnings.simplefilter("ignore", ResourceWarning)
         try:
             check_env(gymnasium.make(full).unwrapped)
         except (AssertionError, UserWarning, gymnasium.error.Error) as error:
@@ -162,9 +170,14 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
         contained = env.action_space.contains(value) or env.observation_space.contains(value)
         require(not contained, f"a space contains {value!r}", make_line(env_id))
     for seed in seeds:
-        chat, _ = env.reset(seed=seed)
-        over, reward, line = False, 0.0, rollout_line(env_id, "RandomPolicy(env.spec.id)", seed)
-        while not over:
+        chat, info = env.reset(seed=seed)
+        line = rollout_line(env_id, "RandomPolicy(env.spec.id)", seed)
+        for fault in faults_of_result(env, Chat(), (chat, 0.0, False, False, info)):
+            raise BrokenLaw(f"the reset is wrong: {fault}", line)
+        turns = tool_env(env).world.max_turns
+        whole = turns is None or isinstance(turns, Integral)
+        require(whole, f"max_turns is {turns!r}; set it to an integer", line)
+        for _ in range(MOST_REPLIES):
             sampled = seed % 2
             action = env.action_space.sample() if sampled else policy([chat])[0].text
             require(env.action_space.contains(action), "an action is not in its space", line)
@@ -174,9 +187,15 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
             accepted = sampled or not offers or info["valid"]
             require(accepted, f"legal_calls contains a call that is refused: {action}", line)
             for fault in info["detail"].faults:
-                raise BrokenLaw(f"a tool or the scorer failed: {fault}"[:500], line)
+                cause = f"{fault.exception}: {fault.message}"[:500]
+                raise BrokenLaw(f"{fault.tool} raised {cause}", line)
             require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
-            require(over or reward == 0.0, "the reward is not 0 before the end", line)
+            if over:
+                break
+            require(reward == 0.0, "the reward is not 0 before the end", line)
+        else:
+            law = f"{MOST_REPLIES} replies with calls did not end the episode; set max_turns"
+            raise EndlessEpisode(law, line)
         require(0.0 <= reward <= 1.0, f"the score is {reward}, not in [0, 1]", line)
 
 

@@ -341,7 +341,10 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     if not description:
         raise TypeError(f"the tool {method.__qualname__} needs a docstring, which the policy reads")
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
-    hints = get_type_hints(method, include_extras=True)
+    try:
+        hints = get_type_hints(method, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"the tool {method.__qualname__} has an annotation: {error}") from error
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields = {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
     try:
@@ -370,8 +373,12 @@ def _field(
 ) -> Any:
     from agentgym.text.schemas import described  # noqa: PLC0415 - see its docstring
 
-    has_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    if not has_name or parameter.name not in hints:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise TypeError(
+            f"the tool {method.__qualname__} must take its arguments by name, unlike "
+            f"'{parameter.name}'"
+        )
+    if parameter.name not in hints:
         raise TypeError(
             f"the tool {method.__qualname__} needs a type annotation for its argument "
             f"'{parameter.name}'"

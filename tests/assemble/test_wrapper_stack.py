@@ -72,6 +72,15 @@ def registered() -> Iterator[None]:
     del stacks._strategies["shout"], stacks._oracles["E"]
 
 
+@pytest.mark.parametrize("arm", ["E", "E_", "SE", "PE", "SPE", "SHE"])
+def test_a_scripted_policy_reads_past_the_hints_of_another_oracle(
+    arm: str, registered: None
+) -> None:
+    for env_id in ("ListWorld", "TreeWorld", "LongContextQA", "SearchWorld"):
+        env = make(env_id, oracles=arm, labels=True)
+        assert rollout(OraclePolicy(env_id), env, 0).reward == 1.0
+
+
 def test_the_package_has_the_strategies_of_the_papers_and_the_arms_of_lumina() -> None:
     names = "clear_results clear_thinking compaction awareness memory programmatic retrieval"
     assert " ".join(agentgym.STRATEGIES) == names

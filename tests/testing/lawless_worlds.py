@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import make_dataclass
 from typing import Any
 
 from agentgym import ToolCall, ToolError, tool
@@ -33,6 +34,79 @@ class Endless(WholeGuessWorld):
 
     def task(self) -> str:
         return f"The number lies between 1 and {self.config.highest}. Turn budget: 10"
+
+
+class Talkative(GuessWorld):
+    """World that never ends, whatever the agent calls."""
+
+    def generate(self) -> None:
+        super().generate()
+        self.max_turns = None
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        return "wrong"
+
+
+class HalfTurns(GuessWorld):
+    """World whose turn budget is a fraction."""
+
+    def generate(self) -> None:
+        super().generate()
+        self.max_turns = 7.5  # type: ignore[assignment]
+
+
+class Wordless(GuessWorld):
+    """World without a task text."""
+
+    def task(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+class Odd(GuessWorld):
+    """World whose tool always fails."""
+
+    error: BaseException = KeyError("odd")
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        raise self.error
+
+
+class Leaving(Odd):
+    """World whose tool ends the process."""
+
+    error = SystemExit(3)
+
+
+class Undocumented(GuessWorld):
+    """World with a tool that has no docstring."""
+
+    @tool
+    def look(self) -> str:
+        return ""
+
+
+class Undefaulted(GuessWorld):
+    """World whose only option has no default."""
+
+    Config = make_dataclass("Config", [("size", int)], frozen=True)
+
+
+class Plain(GuessWorld):
+    """World whose options are not a dataclass."""
+
+    Config = dict
 
 
 class GloballyRandom(WholeGuessWorld):

@@ -26,7 +26,12 @@ def run(*words: str) -> Result:
 GUESS = "tests.world.guess_world"
 BROKEN = [  # each world, with the law that it breaks and the message
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
-    ("Overpaid", "spaces", "the scorer failed: .*score"),
+    ("Overpaid", "spaces", "^score raised ValueError: Overpaid.score must return .* got 2.0$"),
+    ("Odd", "spaces", "^guess raised KeyError: 'odd'$"),
+    ("Leaving", "spaces", "SystemExit: 3"),
+    ("Wordless", "spaces", "has a field that is not a string"),
+    ("HalfTurns", "spaces", "max_turns is 7.5"),
+    ("Talkative", "spaces", "200 replies .* did not end the episode"),
     ("Endless", "doing nothing", "set max_turns"),
     ("GloballyRandom", "global generators", "draw from self.rng"),
     ("Unordered", "same bytes", "another process gives different bytes"),
@@ -48,6 +53,39 @@ def test_a_world_that_breaks_a_law_is_found(
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(result.reason)
     assert world in result.line
+
+
+UNDECLARED = [  # each class that no env can be made from, and the message
+    ("Undocumented", "TypeError: the tool Undocumented.look needs a docstring"),
+    ("Undefaulted", "TypeError: .* missing 1 required positional argument: 'size'"),
+    ("Plain", "TypeError: must be called with a dataclass"),
+]
+
+
+@pytest.mark.parametrize(("world", "reason"), UNDECLARED)
+def test_a_world_that_cannot_be_made_is_an_error_of_one_line(world: str, reason: str) -> None:
+    env_id = f"{lawless_worlds.__name__}:{world}"
+    with pytest.raises(ValueError, match=f"^{env_id} cannot be created: {reason}") as raised:
+        list(check_laws(env_id))
+    assert "environment creator" not in str(raised.value)
+    assert run("check", env_id).exit_code == 2
+
+
+def test_an_endless_world_skips_the_laws_that_play_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(laws, "MOST_REPLIES", 200)
+    results = list(check_laws(f"{lawless_worlds.__name__}:Talkative", 1))
+    assert [result.verdict for result in results[:2]] == ["holds", "broken"]
+    later = {result.reason for result in results[2:]}
+    assert later == {"episodes do not end"}
+
+
+def test_the_line_of_check_env_makes_an_unregistered_world() -> None:
+    (result,) = check_laws(f"{lawless_worlds.__name__}:Shared", 1, "check_env")
+    made = result.line.removeprefix("check_env(").removesuffix(".unwrapped)")
+    with forgotten_worlds():
+        assert "Shared" in str(eval(made, {"agentgym": agentgym}))
 
 
 def test_the_line_of_a_broken_law_shows_it() -> None:

@@ -14,6 +14,7 @@ SOUND = "tests.world.guess_world:GuessWorld"
 # The worlds with the laws that they break; the fuzzer must report at least one of these laws.
 PLANTED = {
     "Fragile": {"raise"},
+    "Leaving": {"raise"},
     "Noted": {"raise"},
     # The env rejects an invalid score and reports the scorer's fault.
     "Overpaid": {"raise", "result"},

@@ -203,14 +203,21 @@ def test_tools_that_cannot_be_described_are_refused_when_they_are_collected() ->
             """Act."""
             return ""
 
+    class Mistyped:
+        @tool
+        def act(self, box: Bxo) -> str:  # type: ignore[name-defined]  # noqa: F821
+            """Act."""
+            return ""
+
     class NoSchema:
         @tool
         def act(self, box: Box) -> str:
             """Act."""
             return ""
 
-    reasons = ("docstring", "annotation", "annotation", "JSON Schema")
-    for owner, why in zip((NoDocstring, NoAnnotation, Starred, NoSchema), reasons, strict=True):
+    owners = (NoDocstring, NoAnnotation, Starred, Mistyped, NoSchema)
+    reasons = ("docstring", "annotation", "by name.*numbers", "'Bxo'", "JSON Schema")
+    for owner, why in zip(owners, reasons, strict=True):
         with pytest.raises(TypeError, match=f"act .*{why}"):
             tools_of(owner())
 

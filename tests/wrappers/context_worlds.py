@@ -244,7 +244,7 @@ def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
     return Stack(
         tuple(
             (strategy, draw(options))
-            for strategy, options in STRATEGIES.items()
+            for strategy, options in sorted(STRATEGIES.items(), key=lambda item: item[0].stage)
             if strategy in chosen
         ),
         draw(st.integers(-200, 1_500))
