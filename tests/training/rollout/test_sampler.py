@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 import agentgym
 from agentgym.training.rl import rows
@@ -160,6 +167,32 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     # The model processes each row's sampled tokens except the last, plus some padding.
     steps = max(lengths) - 1
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
+
+
+UNPADDED: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 12},
+    "lfm2": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
+    "mamba": {"num_hidden_layers": 2},
+    "roberta": {"num_hidden_layers": 2, "is_decoder": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore:sampling recomputes the whole row")
+@pytest.mark.parametrize("kind", UNPADDED)
+def test_models_without_usable_states_sample_like_rows_alone(kind: str) -> None:
+    sizes = {"vocab_size": 130, "hidden_size": 24, "intermediate_size": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.4}
+    config = CONFIG_MAPPING[kind](**sizes, **heads, **UNPADDED[kind])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config).eval()
+    options = SamplingOptions(1.0, 9, frozenset(range(20)))
+    with torch.no_grad():
+        expected = one_by_one(model, PROMPTS, options)
+    samples = TransformersSampler(model, seed=3).sample(PROMPTS, options)
+    assert [list(sample.ids) for sample in samples] == [ids for ids, _ in expected]
+    for sample, (_, logprobs) in zip(samples, expected, strict=True):
+        assert sample.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
 def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:

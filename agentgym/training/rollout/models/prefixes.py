@@ -134,6 +134,10 @@ def sharing_fault(model: Any) -> str:
 def _try_sharing(model: Any) -> str:
     if not keeps_all_positions(model):
         return "its layers do not attend to all earlier tokens"
+    # These masks go by the order of the inputs, and a tree may be longer than the longest row.
+    longest = getattr(model.config, "max_position_embeddings", None)
+    if any(buffer.shape[-2:] == (longest, longest) for buffer in model.buffers()):
+        return f"its attention masks are fixed to {longest} tokens"
     ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 5, 4, 3]], device=model.device)
     attended = torch.ones_like(ids)
     inputs, places = tree(ids, attended, model)
@@ -143,7 +147,12 @@ def _try_sharing(model: Any) -> str:
             shared = model(**inputs, use_cache=False).logits[0, places]
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         return f"it rejects positions or an attention mask ({str(error).splitlines()[0]})"
-    rounding = torch.finfo(whole.dtype).eps ** 0.5 * whole.abs().max()
-    if (whole - shared).abs().max() > rounding:
+    if differ(whole, shared):
         return "it ignores positions or the attention mask"
     return ""
+
+
+def differ(logits: torch.Tensor, others: torch.Tensor) -> bool:
+    """Report whether logits differ by more than rounding."""
+    rounding = torch.finfo(logits.dtype).eps ** 0.5 * logits.abs().max()
+    return bool((logits - others).abs().max() > rounding)

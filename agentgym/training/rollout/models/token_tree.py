@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
 from agentgym.training.rollout.models.prefixes import (
     attention_mask,
     common_length,
+    differ,
     logits_at,
+    sampling_mode,
     shared_groups,
 )
 
@@ -331,3 +336,65 @@ class WholeRows:
         )
         self._past = out.past_key_values
         return logits.float()
+
+
+class RecomputedRows:
+    """Rows of a sampling batch without cached states; each step computes the rows from the start."""
+
+    def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
+        self.model, self.pad, self.prefilled = model, pad, sum(map(len, prompts))
+        self._rows = {row: list(prompt) for row, prompt in enumerate(prompts)}
+
+    def begin(self) -> torch.Tensor:
+        """Return the logits after each row, of shape (rows, vocabulary)."""
+        rows = [torch.tensor(ids, device=self.model.device) for ids in self._rows.values()]
+        ids = pad_sequence(rows, batch_first=True, padding_value=self.pad)
+        lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+        columns = torch.arange(ids.shape[1], device=ids.device)
+        starts = torch.arange(len(rows), device=ids.device) * len(columns)
+        mask = (columns < lengths[:, None]).long()
+        logits, _ = logits_at(
+            self.model, starts + lengths - 1, input_ids=ids, attention_mask=mask, use_cache=False
+        )
+        return logits.float()
+
+    def step(self, tokens: dict[int, int]) -> torch.Tensor:
+        """Add the next token of some rows; return the logits after each token."""
+        going = [row for row in self._rows if row in tokens]
+        self._rows = {row: [*self._rows[row], tokens[row]] for row in going}
+        return self.begin()
+
+
+# Cached results of `unshared_rows`, by model.
+_UNSHARED: WeakKeyDictionary[Any, type[WholeRows | RecomputedRows]] = WeakKeyDictionary()
+
+
+def unshared_rows(model: Any) -> type[WholeRows | RecomputedRows]:
+    """Return the class of batches for a model that cannot share prefixes.
+
+    Warns if the model cannot continue a padded batch, as with recurrent layers.
+    """
+    if model not in _UNSHARED:
+        _UNSHARED[model] = WholeRows
+        if fault := _try_cache(model):
+            _UNSHARED[model] = RecomputedRows
+            warnings.warn(
+                f"sampling recomputes the whole row for each token: {fault}", stacklevel=2
+            )
+    return _UNSHARED[model]
+
+
+@torch.no_grad()
+def _try_cache(model: Any) -> str:
+    results = []
+    try:
+        with sampling_mode(model):
+            for kind in (RecomputedRows, WholeRows):
+                rows = kind(model, 0, [(1, 2, 3, 4, 5), (2, 1), (3,)])
+                steps = [rows.begin(), rows.step({0: 3, 1: 4, 2: 5}), rows.step({1: 5, 2: 1})]
+                results.append(torch.cat(steps))
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        return f"the model's cache cannot be used ({str(error).splitlines()[0]})"
+    if differ(*results):
+        return "the model ignores left padding or cached states"
+    return ""
