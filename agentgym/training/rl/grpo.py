@@ -37,7 +37,7 @@ from agentgym.training.rollout import Sampler, TokenPolicy, Trajectory, Transfor
 from agentgym.training.rollout.models.local_policy import count_ids
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# Rewards with a smaller standard deviation count as equal, because of rounding errors.
+# Rewards that differ less count as equal, because of rounding errors.
 _TINY = 1e-6
 
 
@@ -299,13 +299,13 @@ def returns(rewards: Sequence[float], gamma: float) -> list[float]:
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
+    if max(group) - min(group) <= _TINY:
+        return 0.0
     centre = fmean(group)
-    if baseline in ("mean", "reinforce") or len(group) == 1:
+    if baseline in ("mean", "reinforce"):
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)
     variance = sum((other - centre) ** 2 for other in group) / len(group)
     deviation: float = variance**0.5
-    if deviation > _TINY:
-        return (value - centre) / (deviation + _TINY)
-    return 0.0
+    return (value - centre) / (deviation + _TINY)

@@ -109,6 +109,14 @@ def test_advantages_by_hand() -> None:
     )
 
 
+@pytest.mark.parametrize("baseline", ["grpo", "mean", "rloo", "reinforce"])
+def test_equal_rewards_give_no_advantage_despite_rounding(baseline: str) -> None:
+    for size in range(2, 20):
+        for reward in (0.1, 0.3, 1 / 3, 0.7):
+            group = [episode(1, [reward])] * size
+            assert set(advantages(group, baseline)) == {(0.0,)}
+
+
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:

@@ -244,6 +244,24 @@ def test_sampling_is_right_in_the_middle_of_training(
     assert drift(model, played) < 1e-4
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "opt"])
+def test_gradient_checkpointing_does_not_add_dropout(kind: str) -> None:
+    sizes = {"vocab_size": 130, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    others = {"ffn_dim": 32, "word_embed_proj_dim": 24} if kind == "opt" else {}
+    config = CONFIG_MAPPING[kind](**sizes, **others, attention_dropout=0.5)
+    model: Any = AutoModelForCausalLM.from_config(config).eval()
+    ids, calls = torch.tensor([PROMPTS[0]]), []
+    expected = model(ids).logits
+    checkpoint_activations(model)
+    for name, module in model.named_modules():
+        if name.endswith((".attn", ".self_attn")):
+            module.register_forward_hook(lambda *_: calls.append(1))
+    logits = model(ids).logits
+    assert torch.allclose(logits, expected, atol=1e-5)
+    logits.sum().backward()
+    assert len(calls) == 4, "both layers are computed again in the backward pass"
+
+
 def test_states_of_other_weights_are_not_used(tokenizer: Any) -> None:
     model = make_llama(tokenizer)
     player: Any = LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)
