@@ -219,6 +219,7 @@ def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
         tree.computed.update(new)
         tree.shrink()
         assert len(tree) <= 40
+        assert sum(states.nbytes for states in tree.states.values()) <= tree.limit
         sequences.append(ids)
         count = len(tree)
         tree.path(ids)
@@ -331,6 +332,19 @@ def test_batches_are_bounded(tokenizer: Any) -> None:
     assert [s.ids for s in samples] == [
         s.ids for s in whole.sample(prompts, SamplingOptions(0.0, 2, frozenset()))
     ]
+
+
+def test_requests_without_room_for_a_token_are_refused(tokenizer: Any) -> None:
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match=f"max_new_tokens must be an integer in .*got {limit}"):
+            SamplingOptions(0.0, limit, frozenset())
+    sampler = TransformersSampler(make_model(tokenizer, width=32, heads=2, context=8))
+    options = SamplingOptions(0.0, 5, frozenset())
+    for length in (0, 8, 9):
+        with pytest.raises(ValueError, match=rf"prompt length must be .* \[1, 7\], got {length}"):
+            sampler.sample([(5,), (5,) * length], options)
+    samples = sampler.sample([(5,) * 7, (5,)], options)
+    assert [len(sample.ids) for sample in samples] == [1, 5]
 
 
 def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:

@@ -82,6 +82,8 @@ class TransformersSampler:
     @torch.inference_mode()
     def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
         """Return a sample for each prompt, in order; prompts must be shorter than `context`."""
+        for prompt in prompts:
+            check_int("prompt length", len(prompt), 1, self.context - 1)
         version = self.version
         samples: list[Sample] = []
         with sampling_mode(self.model):

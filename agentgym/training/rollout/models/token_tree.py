@@ -88,9 +88,9 @@ class TokenTree:
     def shrink(self) -> None:
         """Drop the least recently used nodes until the limit is met."""
         parts = self.states.values()
-        size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
-        if len(self) * size <= self.limit:
+        if sum(part.nbytes for part in parts) <= self.limit:
             return
+        size = sum(part[0].nbytes for part in parts)
         # Parents sort before their children: they are used at least as recently and are shallower.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
