@@ -206,6 +206,15 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
         assert found.abs().max() > 1e-4
 
 
+def test_a_padding_token_need_not_be_in_the_model(tokenizer: Any) -> None:
+    model, enlarged = small_model(tokenizer), copy.deepcopy(tokenizer)
+    enlarged.add_special_tokens({"pad_token": "<|new|>"})
+    assert enlarged.pad_token_id == model.config.vocab_size
+    config = GRPOConfig(groups=2, group_size=4, max_new_tokens=5, entropy=0.1)
+    trainers = [GRPO(model, each, lambda: make_env(2), config) for each in (tokenizer, enlarged)]
+    have_the_same_gradients(trainers, updates=1)
+
+
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
     # The loss has all terms, and the rows have different lengths.
     options: dict[str, Any] = {
