@@ -69,11 +69,6 @@ class HintCurriculum(Curriculum):
         self, hinted: Sequence[EnvSpec], bare: Sequence[EnvSpec], until: float = 0.5
     ) -> None:
         check_float("until", until, 0.0, 1.0)
-        if not (hinted and bare):
-            raise ValueError(
-                f"a hint curriculum needs at least one hinted and one bare spec, got {len(hinted)} "
-                f"and {len(bare)}"
-            )
         self._hinted, self._bare, self.until = list(hinted), list(bare), until
 
     @override

@@ -114,11 +114,6 @@ def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def keeps_all_positions(model: Any) -> bool:
-    """Report whether all layers keep the states of all positions, without windows or recurrence."""
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
-
-
 # Cached results of `sharing_fault`, by model.
 _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
@@ -132,7 +127,8 @@ def sharing_fault(model: Any) -> str:
 
 @torch.no_grad()
 def _try_sharing(model: Any) -> str:
-    if not keeps_all_positions(model):
+    # Layers with windows or recurrence have other types.
+    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
         return "its layers do not attend to all earlier tokens"
     # These masks go by the order of the inputs, and a tree may be longer than the longest row.
     longest = getattr(model.config, "max_position_embeddings", None)

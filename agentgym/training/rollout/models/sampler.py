@@ -13,13 +13,7 @@ from transformers import PreTrainedModel
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.models.prefixes import sampling_mode, sharing_fault
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
-from agentgym.training.rollout.models.token_tree import (
-    RecomputedRows,
-    SharedRows,
-    TokenTree,
-    WholeRows,
-    unshared_rows,
-)
+from agentgym.training.rollout.models.token_tree import Rows, SharedRows, TokenTree, unshared_rows
 
 # Prompts per forward pass; on a CPU, larger batches barely raise throughput but take more memory.
 BATCH = 32
@@ -95,11 +89,11 @@ class TransformersSampler:
     def _sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        batch: SharedRows | WholeRows | RecomputedRows
+        batch: Rows
         if self._shares:
             batch = SharedRows(self.model, self._tree, prompts)
         else:
-            batch = unshared_rows(self.model)(self.model, self.pad, prompts)
+            batch = unshared_rows(self.model, self.pad, prompts)
         logits = batch.begin()
         self.prefilled += batch.prefilled
         ids: list[list[int]] = [[] for _ in prompts]

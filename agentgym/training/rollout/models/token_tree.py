@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
@@ -297,15 +298,10 @@ class WholeRows:
 
     def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.prefilled = model, sum(map(len, prompts))
-        width = max(map(len, prompts))
-        self._ids = torch.tensor(
-            [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts],
-            device=model.device,
-        )
-        self._mask = torch.tensor(
-            [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts],
-            device=model.device,
-        )
+        rows = [torch.tensor(prompt, device=model.device) for prompt in prompts]
+        masks = [torch.ones_like(row) for row in rows]
+        self._ids = pad_sequence(rows, batch_first=True, padding_value=pad, padding_side="left")
+        self._mask = pad_sequence(masks, batch_first=True, padding_side="left")
         self._rows = list(range(len(prompts)))
         self._past: Any = None
 
@@ -365,36 +361,31 @@ class RecomputedRows:
         return self.begin()
 
 
-# Cached results of `unshared_rows`, by model.
-_UNSHARED: WeakKeyDictionary[Any, type[WholeRows | RecomputedRows]] = WeakKeyDictionary()
+Rows = SharedRows | WholeRows | RecomputedRows
+# Models whose batches `WholeRows` computes correctly, or not.
+_CONTINUABLE: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
-def unshared_rows(model: Any) -> type[WholeRows | RecomputedRows]:
-    """Return the class of batches for a model that cannot share prefixes.
-
-    Warns if the model cannot continue a padded batch, as with recurrent layers.
-    """
-    if model not in _UNSHARED:
-        _UNSHARED[model] = WholeRows
-        if fault := _try_cache(model):
-            _UNSHARED[model] = RecomputedRows
+def unshared_rows(model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> Rows:
+    """Return a batch for a model that cannot share prefixes."""
+    if model not in _CONTINUABLE:
+        _CONTINUABLE[model] = _is_continuable(model)
+        if not _CONTINUABLE[model]:
             warnings.warn(
-                f"sampling recomputes the whole row for each token: {fault}", stacklevel=2
+                "sampling recomputes the whole row for each token, because the model cannot "
+                "continue padded rows from its cache",
+                stacklevel=2,
             )
-    return _UNSHARED[model]
+    return (WholeRows if _CONTINUABLE[model] else RecomputedRows)(model, pad, prompts)
 
 
 @torch.no_grad()
-def _try_cache(model: Any) -> str:
+def _is_continuable(model: Any) -> bool:
     results = []
-    try:
-        with sampling_mode(model):
-            for kind in (RecomputedRows, WholeRows):
-                rows = kind(model, 0, [(1, 2, 3, 4, 5), (2, 1), (3,)])
-                steps = [rows.begin(), rows.step({0: 3, 1: 4, 2: 5}), rows.step({1: 5, 2: 1})]
-                results.append(torch.cat(steps))
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        return f"the model's cache cannot be used ({str(error).splitlines()[0]})"
-    if differ(*results):
-        return "the model ignores left padding or cached states"
-    return ""
+    faults = AttributeError, LookupError, RuntimeError, TypeError, ValueError
+    with suppress(*faults), sampling_mode(model):
+        for kind in (RecomputedRows, WholeRows):
+            rows = kind(model, 0, [(1, 2, 3, 4, 5), (2, 1), (3,)])
+            steps = [rows.begin(), rows.step({0: 3, 1: 4, 2: 5}), rows.step({1: 5, 2: 1})]
+            results.append(torch.cat(steps))
+    return len(results) == 2 and not differ(*results)
