@@ -367,6 +367,7 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
         (GRPOConfig, {"group_size": 1}, "group_size must be an integer in"),
         (GRPOConfig, {"baseline": "median"}, "baseline must be one of grpo, mean, rloo, reinforce"),
         (GRPOConfig, {"temperature": 0}, r"temperature must be a number in \[0.001"),
+        (CloningConfig, {"max_grad_norm": 0.0}, r"max_grad_norm must be a number in \(0.0"),
         (CloningConfig, {"steps": 0}, "steps must be an integer in"),
         (CloningConfig, {"micro_batch": -1}, "micro_batch must be an integer in"),
     ],

@@ -298,10 +298,10 @@ class WholeRows:
 
     def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.prefilled = model, sum(map(len, prompts))
-        rows = [torch.tensor(prompt, device=model.device) for prompt in prompts]
+        rows = [torch.tensor(prompt[::-1], device=model.device) for prompt in prompts]
         masks = [torch.ones_like(row) for row in rows]
-        self._ids = pad_sequence(rows, batch_first=True, padding_value=pad, padding_side="left")
-        self._mask = pad_sequence(masks, batch_first=True, padding_side="left")
+        self._ids = pad_sequence(rows, batch_first=True, padding_value=pad).flip(1)
+        self._mask = pad_sequence(masks, batch_first=True).flip(1)
         self._rows = list(range(len(prompts)))
         self._past: Any = None
 
