@@ -49,7 +49,8 @@ class Cloning(Trainer[CloningConfig]):
         played = self.source.play(self.teacher, seeds, self.step)
         self.record(played)
         kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
-        self.records.mean(kept=len(kept) / len(played.episodes))
+        if played.episodes:  # opponents may forfeit all episodes
+            self.records.mean(kept=len(kept) / len(played.episodes))
         if kept:
             items = [row for trajectory in kept for row in rows(trajectory)]
             yield self._losses(batch(items, self.renderer.pad))

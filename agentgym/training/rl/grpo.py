@@ -108,6 +108,8 @@ class GRPO(Trainer[GRPOConfig]):
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the losses of each update."""
+        if not played:  # opponents may forfeit all episodes
+            return
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(map(any, by_step)))

@@ -20,6 +20,7 @@ from agentgym.training.rl.batches import (
     reply_lengths,
     spread,
 )
+from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
@@ -359,6 +360,19 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
     assert runs[0][0] == runs[1][0] == range(TRAIN_SEED, TRAIN_SEED + 3)
     assert not set(runs[2][0]) & set(runs[0][0])
     assert drawn(1, 1) == runs[3]
+
+
+def test_nothing_is_trained_if_opponents_forfeit_all_episodes(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EpisodeSource, "play", lambda *_: EpisodeBatch(figures=[{"reward": 0.0}]))
+    model, steps = small_model(tokenizer), []
+    before = copy.deepcopy(model.state_dict())
+    cloning = Cloning(Echo(), model, tokenizer, make_env, CloningConfig(steps=1))
+    for trainer in (cloning, GRPO(model, tokenizer, make_env, GRPOConfig(steps=1, resample=1))):
+        trainer.train(lambda step, metrics: steps.append(metrics))
+    assert steps == [{"reward": 0.0}] * 2
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize(

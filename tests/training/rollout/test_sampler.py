@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import (
     CONFIG_MAPPING,
     AutoModelForCausalLM,
@@ -279,6 +280,22 @@ def test_states_of_other_weights_are_not_used(tokenizer: Any) -> None:
     assert player.sampler.version == version + 1
     assert after == LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)([chat])[0]
     assert after.logprobs != before.logprobs
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
+def test_states_of_other_adapters_are_not_used(tokenizer: Any) -> None:
+    config: Any = LoraConfig(target_modules="all-linear", init_lora_weights=False)
+    model: Any = get_peft_model(make_llama(tokenizer), config)
+    model.add_adapter("other", config)
+    sampler, options = TransformersSampler(model), SamplingOptions(0.0, 5, frozenset())
+    found = [sampler.sample(PROMPTS, options)]
+    model.set_adapter("other")
+    found.append(sampler.sample(PROMPTS, options))
+    with model.disable_adapter():
+        found.append(sampler.sample(PROMPTS, options))
+        expected = TransformersSampler(model).sample(PROMPTS, options)
+    assert [sample.logprobs for sample in found[2]] == [sample.logprobs for sample in expected]
+    assert [batch[0].version for batch in found] == [1, 2, 3]
 
 
 def sliding(tokenizer: Any, kind: str) -> Any:

@@ -134,7 +134,14 @@ class TransformersSampler:
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
     # PyTorch increments `_version` at each write to a tensor.
     parameters = list(model.parameters())
+    # PEFT switches adapters on and off without writing to a tensor.
+    adapters = []
+    for module in model.modules():
+        state = vars(module)
+        if "_disable_adapters" in state:
+            adapters.append((state["_disable_adapters"], str(state.get("_active_adapter"))))
     return (
+        tuple(adapters),
         sum(p._version for p in parameters if not p.is_inference()),
         hash(tuple(p.data_ptr() for p in parameters)),
         torch.is_autocast_enabled(model.device.type),
