@@ -238,9 +238,14 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Enable gradient checkpointing."""
-    # Checkpointing requires training mode.
+    """Enable gradient checkpointing, without the dropout of training mode."""
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
     model.enable_input_require_grads()  # gradients must reach adapters behind a frozen first layer
-    model.train()
+    # Only checkpointing itself requires training mode; dropout would change the losses.
+    model.eval()
+    for module in model.modules():
+        module.training = bool(getattr(module, "gradient_checkpointing", False))
+        for name, value in vars(module).items():
+            if module.training and name.endswith("dropout") and isinstance(value, float):
+                setattr(module, name, 0.0)

@@ -11,6 +11,7 @@ import torch
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
+from agentgym.training.rl.episodes import reseed
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import EpisodeCount, TrainerConfig
@@ -44,10 +45,12 @@ class Cloning(Trainer[CloningConfig]):
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         minimum = self.config.min_reward
         seeds = self.source.seeds(self.config.episodes)
+        reseed(self.teacher.policy, self.draw_seed(self.step))
         played = self.source.play(self.teacher, seeds, self.step)
         self.record(played)
         kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
-        self.records.mean(kept=len(kept) / len(played.episodes))
+        if played.episodes:  # opponents may forfeit all episodes
+            self.records.mean(kept=len(kept) / len(played.episodes))
         if kept:
             items = [row for trajectory in kept for row in rows(trajectory)]
             yield self._losses(batch(items, self.renderer.pad))

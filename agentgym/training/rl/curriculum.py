@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,22 +62,25 @@ class HorizonCurriculum(Curriculum):
 class HintCurriculum(Curriculum):
     """Reduces the share of hinted tasks linearly, from 1 at the start to 0 at progress `until`."""
 
-    # Number of specs in a mixture; the share of hinted tasks changes in steps of 1%.
+    # The share of hinted tasks changes in steps of 1%.
     parts = 100
 
     def __init__(
         self, hinted: Sequence[EnvSpec], bare: Sequence[EnvSpec], until: float = 0.5
     ) -> None:
         check_float("until", until, 0.0, 1.0)
-        self._hinted, self._bare, self.until = mixture(hinted), mixture(bare), until
+        self._hinted, self._bare, self.until = list(hinted), list(bare), until
 
     @override
     def env(self, progress: float) -> EnvSpec:
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
+        cycle = math.lcm(len(self._hinted), len(self._bare))
         specs = []
         for k in range(self.parts):
-            # Seeds are consecutive, so tasks with and without hints alternate evenly.
+            # Seeds are consecutive, so tasks with and without hints alternate evenly, and every
+            # spec gets the same share of hints.
             with_hints = (k + 1) * hinted // self.parts > k * hinted // self.parts
-            specs.append(self._hinted if with_hints else self._bare)
+            some = self._hinted if with_hints else self._bare
+            specs += [some[j % len(some)] for j in range(cycle)]
         return mixture(specs)

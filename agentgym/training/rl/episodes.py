@@ -39,6 +39,12 @@ def _reward(trajectory: Trajectory, agents: Sequence[str]) -> float:
     return fmean(rewards.get(agent, 0.0) for agent in agents)
 
 
+def reseed(policy: PolicyLike, number: int) -> None:
+    """Reseed a policy's random choices, which must not depend on earlier steps."""
+    if hasattr(policy, "reseed"):
+        policy.reseed(number)
+
+
 class EpisodeSource:
     """Plays the episodes of a run."""
 

@@ -23,6 +23,19 @@ ITSELF: Final = "transformers"
 VLLM: Final = "vllm"
 # vLLM options that are set by training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
+# Options without effect, by method.
+_UNUSED = {
+    "clone": (
+        "curriculum",
+        "importance_cap",
+        "label_reward",
+        "level",
+        "pool",
+        "resample",
+        "sampler",
+    ),
+    "grpo": ("min_reward",),
+}
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Rate = Annotated[float, Field(gt=0.0, le=10.0)]
@@ -99,20 +112,23 @@ class FineTuneConfig(TaskConfig):
         self.training_specs(self.cells())
         if self.method != "grpo":
             self.make_teacher()
-        if self.sampler != ITSELF and self.method == "clone":
-            raise ValueError(
-                f"sampler={self.sampler!r} requires GRPO, because cloning does not sample; choose the "
-                "method grpo or both"
-            )
+        self._check_method()
         self._check_sampler()
-        if self.pool and self.method == "clone":
-            raise ValueError("a pool requires GRPO, got method='clone'; choose grpo or both")
         with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
                 f"curriculum 'hints' requires at least two arms, got {list(self.arms)}; "
                 "give arms such as none,P"
             )
+
+    def _check_method(self) -> None:
+        for name in _UNUSED.get(self.method, ()):
+            value = getattr(self, name)
+            if value and value != getattr(FineTuneConfig, name):
+                raise ValueError(
+                    f"{name}={value!r} has no effect with method={self.method!r}; omit it, or choose "
+                    "the method both"
+                )
 
     def _check_sampler(self) -> None:
         options = self.sampler_options

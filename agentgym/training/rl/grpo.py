@@ -37,7 +37,7 @@ from agentgym.training.rollout import Sampler, TokenPolicy, Trajectory, Transfor
 from agentgym.training.rollout.models.local_policy import count_ids
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# Rewards with a smaller standard deviation count as equal, because of rounding errors.
+# Rewards that differ less count as equal, because of rounding errors.
 _TINY = 1e-6
 
 
@@ -108,6 +108,8 @@ class GRPO(Trainer[GRPOConfig]):
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the losses of each update."""
+        if not played:  # opponents may forfeit all episodes
+            return
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(map(any, by_step)))
@@ -299,13 +301,13 @@ def returns(rewards: Sequence[float], gamma: float) -> list[float]:
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
+    if max(group) - min(group) <= _TINY:
+        return 0.0
     centre = fmean(group)
-    if baseline in ("mean", "reinforce") or len(group) == 1:
+    if baseline in ("mean", "reinforce"):
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)
     variance = sum((other - centre) ** 2 for other in group) / len(group)
     deviation: float = variance**0.5
-    if deviation > _TINY:
-        return (value - centre) / (deviation + _TINY)
-    return 0.0
+    return (value - centre) / (deviation + _TINY)

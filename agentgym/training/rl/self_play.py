@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from agentgym.play.policy import Policy
@@ -15,7 +14,7 @@ from agentgym.training.evaluation.leagues import seats_of
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
-from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
+from agentgym.training.rollout import ModelOptions, PolicyConfig, load_policy
 from agentgym.training.rollout.models.pretrained import save_model
 
 CURRENT, PAST = "current", "past"
@@ -73,10 +72,6 @@ class SelfPlay(GRPO):
             raise ValueError("self-play stores snapshots in a folder; set `out`")
         self.past = self.out / "past"
         self._seats = seats_of(self.source.env)
-
-    def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        if played:  # opponents may forfeit all episodes
-            yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
         if step % self.config.snapshot_every == 0:

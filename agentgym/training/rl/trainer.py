@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.training.rl.batches import BatchT
 from agentgym.training.rl.curriculum import Curriculum
-from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
+from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource, reseed
 from agentgym.training.rl.loggers import Logger, open_loggers
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import DamagedFileError, EnvLike, PolicyLike, RunLock, make_renderer
@@ -121,8 +121,7 @@ class Trainer(Generic[ConfigT]):
             while self.step < self.config.steps:
                 self.records, self.lost = Recorder(), []
                 begun = time.process_time()
-                for losses in self.updates():
-                    self._update(losses)
+                self._run_step()
                 self.step += 1
                 self.seconds += time.process_time() - begun
                 metrics = self.records.figures()
@@ -131,6 +130,16 @@ class Trainer(Generic[ConfigT]):
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
                     log.sync()  # metrics must reach the disk before the checkpoint
                     self.save()
+
+    def _run_step(self) -> None:
+        # Random choices, such as dropout, depend only on the step, so a resumed run repeats them.
+        devices = [self.model.device] if self.model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(self.draw_seed(self.step))
+            for opponent in self.source.opponents.values():
+                reseed(opponent, self.draw_seed(self.step))
+            for losses in self.updates():
+                self._update(losses)
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
@@ -169,12 +178,24 @@ class Trainer(Generic[ConfigT]):
                 "continue with the trainer and settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():
+            self._check_weights(name, _weights(module), state[name])
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.source.next_seed = state["step"], state["next_seed"]
         self.seconds = state.get("seconds", 0.0)  # older checkpoints lack it
         if "curriculum" in state and self.source.curriculum is not None:
             self.source.curriculum.load(state["curriculum"])
+
+    def _check_weights(
+        self, name: str, own: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]
+    ) -> None:
+        for key in {**saved, **own}:
+            if key not in own or key not in saved or own[key].shape != saved[key].shape:
+                raise ValueError(
+                    f"the checkpoint in {self.out} has other weights: {key} of the {name} differs in "
+                    "shape or is missing; continue with the model that wrote it, or choose another "
+                    "folder"
+                )
 
     def save(self) -> None:
         """Write a checkpoint atomically."""

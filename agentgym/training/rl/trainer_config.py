@@ -148,7 +148,7 @@ class TrainerConfig(Config):
     learning_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 1e-3
     warmup: Annotated[int, Field(ge=0, le=MOST)] = 20
     weight_decay: LossWeight = 0.01
-    max_grad_norm: Annotated[float, Field(ge=0.0, le=1e9)] = 1.0
+    max_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] = 1.0
     num_envs: Annotated[int, Field(ge=1, le=100_000)] = 64
     engine: Annotated[str, Choice(ENGINES)] = "lockstep"
     timeout: Annotated[float, Field(ge=0.001, le=1e9)] | None = None

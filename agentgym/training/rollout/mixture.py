@@ -18,8 +18,8 @@ class Mixture(gymnasium.Env[Chat, str]):
     def __init__(self, specs: Sequence[str]) -> None:
         if not specs:
             raise ValueError("a mixture requires at least one spec, got none")
-        self._specs = [EnvSpec.from_json(text) for text in specs]
-        self._envs: dict[int, gymnasium.Env[Chat, str]] = {}
+        self._specs = list(specs)
+        self._envs: dict[str, gymnasium.Env[Chat, str]] = {}
         self._current = self._env(0)
         self.observation_space, self.action_space = (
             self._current.observation_space,
@@ -32,9 +32,10 @@ class Mixture(gymnasium.Env[Chat, str]):
         return agents_of(self._current)
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:
-        if number not in self._envs:
-            self._envs[number] = gymnasium.make(self._specs[number])
-        return self._envs[number]
+        text = self._specs[number]
+        if text not in self._envs:
+            self._envs[text] = gymnasium.make(EnvSpec.from_json(text))
+        return self._envs[text]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,22 @@ def test_hints_go_by_and_by() -> None:
         if progress == 0.25:
             assert all(sum(with_hints[k : k + 10]) == 5 for k in range(0, 100, 10)), "evenly"
     assert shares == [1.0, 0.5, 0.25, 0.0, 0.0]
+
+
+def test_each_horizon_gets_its_share_of_hints() -> None:
+    specs: dict[str, list[Any]] = {"P": [], "": []}
+    for arm, made in specs.items():
+        for items in (2, 4):
+            made.append(agentgym.spec("ListWorld", items=items, removals=1, oracles=arm))
+    env = gymnasium.make(HintCurriculum(specs["P"], specs[""], until=0.5).env(0.25))
+    found: Counter[tuple[bool, int]] = Counter()
+    for seed in range(200):
+        chat, _ = env.reset(seed=seed)
+        unwrapped: Any = env.unwrapped
+        items = unwrapped._current.unwrapped.world.config.items
+        found["<plan>" in chat.messages[-1].text, items] += 1
+    assert set(found.values()) == {50}
+    assert len(found) == 4
 
 
 def test_labels_are_rewards_of_turns() -> None:

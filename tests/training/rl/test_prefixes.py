@@ -11,6 +11,8 @@ from transformers import (
     BloomForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -62,6 +64,10 @@ def build(kind: str) -> Any:
         return Qwen3ForCausalLM(Qwen3Config(**LLAMA, head_dim=8))
     if kind == "bloom":
         return BloomForCausalLM(BloomConfig(**SMALL, n_head=2))
+    if kind == "gpt_neo":  # its local layers count inputs, which a short probe does not show
+        layers = {"attention_types": [[["global", "local"], 1]], "window_size": 12}
+        sizes: dict[str, Any] = {"num_layers": 2, "num_heads": 2, "max_position_embeddings": 24}
+        return GPTNeoForCausalLM(GPTNeoConfig(**SMALL, **sizes, **layers))
     if kind == "mamba":
         return MambaForCausalLM(MambaConfig(**SMALL))
     if kind == "mistral":
@@ -191,6 +197,7 @@ def test_logits_are_computed_once_and_only_before_sampled_tokens() -> None:
     [
         ("bloom", "rejects positions|ignores positions"),
         ("mamba", "rejects positions|ignores positions|do not attend"),
+        ("gpt_neo", "its attention masks are fixed to 24 tokens"),
         ("mistral", "its layers do not attend to all earlier tokens"),
     ],
 )

@@ -20,6 +20,7 @@ from agentgym.training.rl.batches import (
     reply_lengths,
     spread,
 )
+from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
@@ -109,6 +110,14 @@ def test_advantages_by_hand() -> None:
     )
 
 
+@pytest.mark.parametrize("baseline", ["grpo", "mean", "rloo", "reinforce"])
+def test_equal_rewards_give_no_advantage_despite_rounding(baseline: str) -> None:
+    for size in range(2, 20):
+        for reward in (0.1, 0.3, 1 / 3, 0.7):
+            group = [episode(1, [reward])] * size
+            assert set(advantages(group, baseline)) == {(0.0,)}
+
+
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:
@@ -196,6 +205,15 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
 
         assert torch.allclose(found, gradients(trainer, plain(trainer, episodes)), atol=1e-6)
         assert found.abs().max() > 1e-4
+
+
+def test_a_padding_token_need_not_be_in_the_model(tokenizer: Any) -> None:
+    model, enlarged = small_model(tokenizer), copy.deepcopy(tokenizer)
+    enlarged.add_special_tokens({"pad_token": "<|new|>"})
+    assert enlarged.pad_token_id == model.config.vocab_size
+    config = GRPOConfig(groups=2, group_size=4, max_new_tokens=5, entropy=0.1)
+    trainers = [GRPO(model, each, lambda: make_env(2), config) for each in (tokenizer, enlarged)]
+    have_the_same_gradients(trainers, updates=1)
 
 
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
@@ -344,12 +362,26 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
     assert drawn(1, 1) == runs[3]
 
 
+def test_nothing_is_trained_if_opponents_forfeit_all_episodes(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EpisodeSource, "play", lambda *_: EpisodeBatch(figures=[{"reward": 0.0}]))
+    model, steps = small_model(tokenizer), []
+    before = copy.deepcopy(model.state_dict())
+    cloning = Cloning(Echo(), model, tokenizer, make_env, CloningConfig(steps=1))
+    for trainer in (cloning, GRPO(model, tokenizer, make_env, GRPOConfig(steps=1, resample=1))):
+        trainer.train(lambda step, metrics: steps.append(metrics))
+    assert steps == [{"reward": 0.0}] * 2
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
         (GRPOConfig, {"group_size": 1}, "group_size must be an integer in"),
         (GRPOConfig, {"baseline": "median"}, "baseline must be one of grpo, mean, rloo, reinforce"),
         (GRPOConfig, {"temperature": 0}, r"temperature must be a number in \[0.001"),
+        (CloningConfig, {"max_grad_norm": 0.0}, r"max_grad_norm must be a number in \(0.0"),
         (CloningConfig, {"steps": 0}, "steps must be an integer in"),
         (CloningConfig, {"micro_batch": -1}, "micro_batch must be an integer in"),
     ],

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from typer.testing import CliRunner
 
 from agentgym.cli import app
@@ -24,11 +25,13 @@ from agentgym.training.rl import (
     GRPOConfig,
     Trainer,
 )
-from agentgym.training.rollout import Collector, DamagedFileError, RunLockedError
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rollout import Collector, DamagedFileError, LocalPolicy, RunLockedError
 from tests.training.rl.echo_trainers import (
     Echo,
     make_words_tokenizer,
     parameters,
+    small_model,
     stop_at,
     wavering_model,
 )
@@ -86,6 +89,24 @@ def test_a_run_that_was_stopped_goes_on_exactly(start: Start, kind: str, tmp_pat
     )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_choices_depend_only_on_the_step(start: Start, kind: str, tmp_path: Path) -> None:
+    def begin(out: Path) -> Trainer[Any]:
+        trainer: Any = start(kind, out, learning_rate=1e-2)
+        teacher = LocalPolicy(start(kind, None).model, trainer.tokenizer, 1.0, 3)
+        trainer.teacher = Tokenized(teacher, trainer.renderer)
+        for module in trainer.model.train().modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.3
+        return trainer
+
+    (whole := begin(tmp_path / "whole")).train()
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "cut").train(stop_at(5))
+    (resumed := begin(tmp_path / "cut")).train()
+    assert torch.equal(parameters(resumed), parameters(whole))
+
+
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(
     start: Start, tmp_path: Path
 ) -> None:
@@ -139,6 +160,23 @@ def test_a_checkpoint_is_for_the_run_that_wrote_it(start: Start, tmp_path: Path)
     ):
         start("cloning", tmp_path)
     assert not list(tmp_path.glob("*.new")), "files are written beside their place, and moved there"
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
+def test_a_checkpoint_is_for_the_weights_that_it_contains(tmp_path: Path) -> None:
+    def begin(out: str, targets: str = "", width: int = 32) -> Cloning:
+        tokenizer = make_words_tokenizer()
+        model: Any = small_model(tokenizer, width)
+        if targets:
+            model = get_peft_model(model, LoraConfig(target_modules=[targets], fan_in_fan_out=True))
+        config = CloningConfig(steps=1, episodes=2)
+        return Cloning(Echo(), model, tokenizer, make_env, config, tmp_path / out)
+
+    begin("whole").train()
+    begin("adapter", "c_attn").train()
+    for out, targets, width in (("whole", "", 64), ("whole", "c_fc", 32), ("adapter", "c_fc", 32)):
+        with pytest.raises(ValueError, match=r"has other weights: .*; continue with"):
+            begin(out, targets, width)
 
 
 def test_a_run_without_a_folder_leaves_nothing(

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
+from peft import LoraConfig, get_peft_model
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 import agentgym
 from agentgym.training.rl import rows
@@ -162,6 +170,32 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
 
 
+UNPADDED: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 12},
+    "lfm2": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
+    "mamba": {"num_hidden_layers": 2},
+    "roberta": {"num_hidden_layers": 2, "is_decoder": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore:sampling recomputes the whole row")
+@pytest.mark.parametrize("kind", UNPADDED)
+def test_models_without_usable_states_sample_like_rows_alone(kind: str) -> None:
+    sizes = {"vocab_size": 130, "hidden_size": 24, "intermediate_size": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.4}
+    config = CONFIG_MAPPING[kind](**sizes, **heads, **UNPADDED[kind])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config).eval()
+    options = SamplingOptions(1.0, 9, frozenset(range(20)))
+    with torch.no_grad():
+        expected = one_by_one(model, PROMPTS, options)
+    samples = TransformersSampler(model, seed=3).sample(PROMPTS, options)
+    assert [list(sample.ids) for sample in samples] == [ids for ids, _ in expected]
+    for sample, (_, logprobs) in zip(samples, expected, strict=True):
+        assert sample.logprobs == pytest.approx(logprobs, abs=1e-4)
+
+
 def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
     draw = random.Random(0)
     tree = TokenTree(limit=40 * 8)  # 40 nodes, each with a 4-byte key and a 4-byte value
@@ -186,6 +220,7 @@ def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
         tree.computed.update(new)
         tree.shrink()
         assert len(tree) <= 40
+        assert sum(states.nbytes for states in tree.states.values()) <= tree.limit
         sequences.append(ids)
         count = len(tree)
         tree.path(ids)
@@ -211,6 +246,24 @@ def test_sampling_is_right_in_the_middle_of_training(
     assert drift(model, played) < 1e-4
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "opt"])
+def test_gradient_checkpointing_does_not_add_dropout(kind: str) -> None:
+    sizes = {"vocab_size": 130, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    others = {"ffn_dim": 32, "word_embed_proj_dim": 24} if kind == "opt" else {}
+    config = CONFIG_MAPPING[kind](**sizes, **others, attention_dropout=0.5)
+    model: Any = AutoModelForCausalLM.from_config(config).eval()
+    ids, calls = torch.tensor([PROMPTS[0]]), []
+    expected = model(ids).logits
+    checkpoint_activations(model)
+    for name, module in model.named_modules():
+        if name.endswith((".attn", ".self_attn")):
+            module.register_forward_hook(lambda *_: calls.append(1))
+    logits = model(ids).logits
+    assert torch.allclose(logits, expected, atol=1e-5)
+    logits.sum().backward()
+    assert len(calls) == 4, "both layers are computed again in the backward pass"
+
+
 def test_states_of_other_weights_are_not_used(tokenizer: Any) -> None:
     model = make_llama(tokenizer)
     player: Any = LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)
@@ -227,6 +280,22 @@ def test_states_of_other_weights_are_not_used(tokenizer: Any) -> None:
     assert player.sampler.version == version + 1
     assert after == LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)([chat])[0]
     assert after.logprobs != before.logprobs
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
+def test_states_of_other_adapters_are_not_used(tokenizer: Any) -> None:
+    config: Any = LoraConfig(target_modules="all-linear", init_lora_weights=False)
+    model: Any = get_peft_model(make_llama(tokenizer), config)
+    model.add_adapter("other", config)
+    sampler, options = TransformersSampler(model), SamplingOptions(0.0, 5, frozenset())
+    found = [sampler.sample(PROMPTS, options)]
+    model.set_adapter("other")
+    found.append(sampler.sample(PROMPTS, options))
+    with model.disable_adapter():
+        found.append(sampler.sample(PROMPTS, options))
+        expected = TransformersSampler(model).sample(PROMPTS, options)
+    assert [sample.logprobs for sample in found[2]] == [sample.logprobs for sample in expected]
+    assert [batch[0].version for batch in found] == [1, 2, 3]
 
 
 def sliding(tokenizer: Any, kind: str) -> Any:
@@ -280,6 +349,19 @@ def test_batches_are_bounded(tokenizer: Any) -> None:
     assert [s.ids for s in samples] == [
         s.ids for s in whole.sample(prompts, SamplingOptions(0.0, 2, frozenset()))
     ]
+
+
+def test_requests_without_room_for_a_token_are_refused(tokenizer: Any) -> None:
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match=f"max_new_tokens must be an integer in .*got {limit}"):
+            SamplingOptions(0.0, limit, frozenset())
+    sampler = TransformersSampler(make_model(tokenizer, width=32, heads=2, context=8))
+    options = SamplingOptions(0.0, 5, frozenset())
+    for length in (0, 8, 9):
+        with pytest.raises(ValueError, match=rf"prompt length must be .* \[1, 7\], got {length}"):
+            sampler.sample([(5,), (5,) * length], options)
+    samples = sampler.sample([(5,) * 7, (5,)], options)
+    assert [len(sample.ids) for sample in samples] == [1, 5]
 
 
 def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:

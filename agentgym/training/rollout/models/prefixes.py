@@ -114,11 +114,6 @@ def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def keeps_all_positions(model: Any) -> bool:
-    """Report whether all layers keep the states of all positions, without windows or recurrence."""
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
-
-
 # Cached results of `sharing_fault`, by model.
 _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
@@ -132,8 +127,13 @@ def sharing_fault(model: Any) -> str:
 
 @torch.no_grad()
 def _try_sharing(model: Any) -> str:
-    if not keeps_all_positions(model):
+    # Layers with windows or recurrence have other types.
+    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
         return "its layers do not attend to all earlier tokens"
+    # These masks go by the order of the inputs, and a tree may be longer than the longest row.
+    longest = getattr(model.config, "max_position_embeddings", None)
+    if any(buffer.shape[-2:] == (longest, longest) for buffer in model.buffers()):
+        return f"its attention masks are fixed to {longest} tokens"
     ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 5, 4, 3]], device=model.device)
     attended = torch.ones_like(ids)
     inputs, places = tree(ids, attended, model)
@@ -143,7 +143,12 @@ def _try_sharing(model: Any) -> str:
             shared = model(**inputs, use_cache=False).logits[0, places]
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         return f"it rejects positions or an attention mask ({str(error).splitlines()[0]})"
-    rounding = torch.finfo(whole.dtype).eps ** 0.5 * whole.abs().max()
-    if (whole - shared).abs().max() > rounding:
+    if differ(whole, shared):
         return "it ignores positions or the attention mask"
     return ""
+
+
+def differ(logits: torch.Tensor, others: torch.Tensor) -> bool:
+    """Report whether logits differ by more than rounding."""
+    rounding = torch.finfo(logits.dtype).eps ** 0.5 * logits.abs().max()
+    return bool((logits - others).abs().max() > rounding)

@@ -225,8 +225,9 @@ def _digest(text: str) -> bytes:
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """Return a padding id."""
-    # Any padding id works, because no token attends to padding.
-    return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
+    # Any id of the model works, because no token attends to padding. An added padding token may be
+    # outside the model's embeddings.
+    return min((*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)), default=0)
 
 
 def list_ids(ids: Any) -> list[int]:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.models.prefixes import sampling_mode, sharing_fault
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
-from agentgym.training.rollout.models.token_tree import SharedRows, TokenTree, WholeRows
+from agentgym.training.rollout.models.token_tree import Rows, SharedRows, TokenTree, unshared_rows
 
 # Prompts per forward pass; on a CPU, larger batches barely raise throughput but take more memory.
 BATCH = 32
@@ -76,6 +76,8 @@ class TransformersSampler:
     @torch.inference_mode()
     def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
         """Return a sample for each prompt, in order; prompts must be shorter than `context`."""
+        for prompt in prompts:
+            check_int("prompt length", len(prompt), 1, self.context - 1)
         version = self.version
         samples: list[Sample] = []
         with sampling_mode(self.model):
@@ -87,11 +89,11 @@ class TransformersSampler:
     def _sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        batch: SharedRows | WholeRows
+        batch: Rows
         if self._shares:
             batch = SharedRows(self.model, self._tree, prompts)
         else:
-            batch = WholeRows(self.model, self.pad, prompts)
+            batch = unshared_rows(self.model, self.pad, prompts)
         logits = batch.begin()
         self.prefilled += batch.prefilled
         ids: list[list[int]] = [[] for _ in prompts]
@@ -132,7 +134,14 @@ class TransformersSampler:
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
     # PyTorch increments `_version` at each write to a tensor.
     parameters = list(model.parameters())
+    # PEFT switches adapters on and off without writing to a tensor.
+    adapters = []
+    for module in model.modules():
+        state = vars(module)
+        if "_disable_adapters" in state:
+            adapters.append((state["_disable_adapters"], str(state.get("_active_adapter"))))
     return (
+        tuple(adapters),
         sum(p._version for p in parameters if not p.is_inference()),
         hash(tuple(p.data_ptr() for p in parameters)),
         torch.is_autocast_enabled(model.device.type),

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.play.policy import PolicyError
+from agentgym.text.validation import check_float, check_int
 from agentgym.world.config import Config, TokenCount
 
 # Maximum log-probability in nats: bfloat16 rounding can produce values slightly above 0.
@@ -54,6 +55,10 @@ class SamplingOptions:
     temperature: float
     max_new_tokens: int
     stops: frozenset[int]
+
+    def __post_init__(self) -> None:
+        check_float("temperature", self.temperature, 0.0, 100.0)
+        check_int("max_new_tokens", self.max_new_tokens, 1, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)

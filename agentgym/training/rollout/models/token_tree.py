@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
 from agentgym.training.rollout.models.prefixes import (
     attention_mask,
     common_length,
+    differ,
     logits_at,
+    sampling_mode,
     shared_groups,
 )
 
@@ -83,9 +89,9 @@ class TokenTree:
     def shrink(self) -> None:
         """Drop the least recently used nodes until the limit is met."""
         parts = self.states.values()
-        size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
-        if len(self) * size <= self.limit:
+        if sum(part.nbytes for part in parts) <= self.limit:
             return
+        size = sum(part[0].nbytes for part in parts)
         # Parents sort before their children: they are used at least as recently and are shallower.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
@@ -292,15 +298,10 @@ class WholeRows:
 
     def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.prefilled = model, sum(map(len, prompts))
-        width = max(map(len, prompts))
-        self._ids = torch.tensor(
-            [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts],
-            device=model.device,
-        )
-        self._mask = torch.tensor(
-            [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts],
-            device=model.device,
-        )
+        rows = [torch.tensor(prompt[::-1], device=model.device) for prompt in prompts]
+        masks = [torch.ones_like(row) for row in rows]
+        self._ids = pad_sequence(rows, batch_first=True, padding_value=pad).flip(1)
+        self._mask = pad_sequence(masks, batch_first=True).flip(1)
         self._rows = list(range(len(prompts)))
         self._past: Any = None
 
@@ -331,3 +332,60 @@ class WholeRows:
         )
         self._past = out.past_key_values
         return logits.float()
+
+
+class RecomputedRows:
+    """Rows of a sampling batch without cached states; each step computes the rows from the start."""
+
+    def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
+        self.model, self.pad, self.prefilled = model, pad, sum(map(len, prompts))
+        self._rows = {row: list(prompt) for row, prompt in enumerate(prompts)}
+
+    def begin(self) -> torch.Tensor:
+        """Return the logits after each row, of shape (rows, vocabulary)."""
+        rows = [torch.tensor(ids, device=self.model.device) for ids in self._rows.values()]
+        ids = pad_sequence(rows, batch_first=True, padding_value=self.pad)
+        lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+        columns = torch.arange(ids.shape[1], device=ids.device)
+        starts = torch.arange(len(rows), device=ids.device) * len(columns)
+        mask = (columns < lengths[:, None]).long()
+        logits, _ = logits_at(
+            self.model, starts + lengths - 1, input_ids=ids, attention_mask=mask, use_cache=False
+        )
+        return logits.float()
+
+    def step(self, tokens: dict[int, int]) -> torch.Tensor:
+        """Add the next token of some rows; return the logits after each token."""
+        going = [row for row in self._rows if row in tokens]
+        self._rows = {row: [*self._rows[row], tokens[row]] for row in going}
+        return self.begin()
+
+
+Rows = SharedRows | WholeRows | RecomputedRows
+# Models whose batches `WholeRows` computes correctly, or not.
+_CONTINUABLE: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def unshared_rows(model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> Rows:
+    """Return a batch for a model that cannot share prefixes."""
+    if model not in _CONTINUABLE:
+        _CONTINUABLE[model] = _is_continuable(model)
+        if not _CONTINUABLE[model]:
+            warnings.warn(
+                "sampling recomputes the whole row for each token, because the model cannot "
+                "continue padded rows from its cache",
+                stacklevel=2,
+            )
+    return (WholeRows if _CONTINUABLE[model] else RecomputedRows)(model, pad, prompts)
+
+
+@torch.no_grad()
+def _is_continuable(model: Any) -> bool:
+    results = []
+    faults = AttributeError, LookupError, RuntimeError, TypeError, ValueError
+    with suppress(*faults), sampling_mode(model):
+        for kind in (RecomputedRows, WholeRows):
+            rows = kind(model, 0, [(1, 2, 3, 4, 5), (2, 1), (3,)])
+            steps = [rows.begin(), rows.step({0: 3, 1: 4, 2: 5}), rows.step({1: 5, 2: 1})]
+            results.append(torch.cat(steps))
+    return len(results) == 2 and not differ(*results)
