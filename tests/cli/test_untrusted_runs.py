@@ -17,8 +17,9 @@ from rich.file_proxy import FileProxy
 from rich.text import Text
 from typer.testing import CliRunner
 
+from agentgym.assemble import wrapper_stack
 from agentgym.assemble.recorded_specs import make_recorded
-from agentgym.cli import app
+from agentgym.cli import app, main
 from agentgym.cli.terminal import PlainConsole, PlainStream, printable
 from agentgym.text import imports
 from agentgym.training.evaluation import TRAJECTORIES
@@ -279,18 +280,30 @@ register_strategy("plain", Plain)
 """
 
 
-def test_scoring_a_run_with_own_context_says_how(tmp_path: Path) -> None:
-    script = script_in(tmp_path)
+def test_scoring_a_run_with_own_context_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.py").write_text(STRATEGY)
-    study = ["--world", "ListWorld", "--horizons", "1", "--episodes", "1", "--oracles", "none"]
-    context = ["--context", "mine:plain", "--workers", "1", "--out", "run"]
-    run(tmp_path, script, ["ablate", *study, *context])
-    done = run(tmp_path, script, ["score", "run"], ["--import", "mine", "score", "run"])
-    assert done.stderr.splitlines()[0] == (
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(imports, "_trusted", None)
+    strategies = wrapper_stack._strategies
+    study = "--world ListWorld --horizons 1 --episodes 1 --oracles none --workers 1 --out run"
+    shown = []
+    for line in (f"ablate {study} --context mine:plain", "score run", "--import mine score run"):
+        monkeypatch.setattr(wrapper_stack, "_strategies", strategies.copy())
+        monkeypatch.setattr(sys, "argv", ["agentgym", *line.split()])
+        with pytest.raises(SystemExit) as end:
+            main()
+        shown.append((end.value.code, capsys.readouterr()))
+        sys.modules.pop("mine", None)  # the next command starts without it
+    assert [code for code, _ in shown] == [0, 2, 0]
+    assert shown[1][1].err.splitlines()[0] == (
         "error: the run uses the module 'mine', which runs only if the command line names it; if you "
         "trust it, write agentgym --import mine before the command"
     )
-    assert "mine:plain" in done.stdout, done.stderr
+    assert "mine:plain" in shown[2][1].out
 
 
 CONTROLS = [chr(k) for k in (*range(9), *range(11, 32), *range(127, 160))]

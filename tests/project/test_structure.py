@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -93,33 +94,38 @@ def room_of(name: str) -> str:
     return ""
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+class Source(NamedTuple):
+    imports: list[tuple[str, bool]]  # the second entry: for type checking only
+    functions: list[tuple[str, int]]  # name and number of lines
+    classes: list[str]
 
 
 @cache
-def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
-    tree = tree_of(path)
-    skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
-            skipped.update(ast.walk(node))
-    found: list[str] = []
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+def read(path: Path) -> Source:
+    """Parse a file, but keep no syntax tree, because all trees together slow garbage collection."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    source = Source([], [], [node.name for node in tree.body if isinstance(node, ast.ClassDef)])
+    left: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while left:
+        node, for_types = left.pop()
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            for_types = True
+        elif isinstance(node, ast.Import):
+            source.imports.extend((alias.name, for_types) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports name their package in full"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return tuple(found)
+            source.imports.extend((f"{node.module}.{each.name}", for_types) for each in node.names)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            source.functions.append((node.name, (node.end_lineno or 0) - node.lineno + 1))
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                left.append((child, for_types))
+    return source
 
 
 def faults(path: Path) -> Iterator[str]:
     room = room_of(module_of(path))
-    for name in imports(path):
+    for name, _ in read(path).imports:
         top = name.partition(".")[0]
         if top in LINKS:
             yield f"{name} is agentgym.{name}"
@@ -155,7 +161,8 @@ def test_nothing_imports_in_a_circle() -> None:
     # Imports inside functions count; imports for type checking never run.
     files = {module_of(path): path for path in SOURCES}
     targets = {
-        module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
+        module: {home_of(name, files) for name, for_types in read(path).imports if not for_types}
+        - {module}
         for module, path in files.items()
     }
     del targets["agentgym"]  # importing any module imports the package first
@@ -243,7 +250,9 @@ def test_importing_all_rooms_loads_nothing_heavy() -> None:
 
 
 def test_tests_are_imported_by_nobody() -> None:
-    assert not [path for path in SOURCES if any(name.startswith("tests") for name in imports(path))]
+    assert not [
+        path for path in SOURCES for name, _ in read(path).imports if name.startswith("tests")
+    ]
 
 
 def test_importing_the_package_loads_no_world_and_nothing_heavy() -> None:
@@ -295,18 +304,16 @@ def test_files_and_functions_are_short() -> None:
         text, tests = path.read_text(encoding="utf-8"), path.is_relative_to(ROOT / "tests")
         if text.count("\n") > (MAX_TEST_LINES if tests else MAX_LINES):
             long.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
-        for node in () if tests else ast.walk(tree_of(path)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                if lines > MAX_FUNCTION_LINES:
-                    long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
+        for name, lines in () if tests else read(path).functions:
+            if lines > MAX_FUNCTION_LINES:
+                long.append(f"{path.relative_to(ROOT)}: {name} has {lines} lines")
     assert long == []
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
     homes: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(module_of(path))
+        for name in read(path).classes:
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(module_of(path))
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

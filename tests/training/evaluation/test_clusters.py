@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from tests.training.evaluation.test_provenance import play
 STEPS, CHANCE = 4, 0.8
 
 
+def uniform(text: str) -> float:
+    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest()) / 2**48
+
+
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
     """Return episodes with and without oracle S; errors depend only on the prompt's text.
 
@@ -27,7 +32,7 @@ def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[R
         for seed in range(seeds):
             opening = f"{arm} {seed if told and arm else seed % openings}"
             texts = [opening, *(f"{arm} {seed} {step}" for step in range(1, STEPS))]
-            draws = [np.random.default_rng([agent, *text.encode()]).random() for text in texts]
+            draws = [uniform(f"{agent} {text}") for text in texts]
             won = float(max(draws) < CHANCE)
             counts = (STEPS, STEPS, STEPS, STEPS)
             rows.append(Result("W", arm, 8, seed, won, *counts, opening=f"{opening} {draws[0]}"))

@@ -163,23 +163,23 @@ def test_a_league_ranks_scripted_strengths(tmp_path: Path) -> None:
 
 
 def test_a_killed_league_resumes_and_grows(tmp_path: Path) -> None:
-    small, large = league(*STRENGTHS[:2]), league(*STRENGTHS[:3], episodes=14)
+    small, large = league(*STRENGTHS[:2], episodes=6), league(*STRENGTHS[:3], episodes=7)
     whole = play_league(large, tmp_path / "whole")
     count = 0
 
     def kill(games: int) -> None:
         nonlocal count
         count += games
-        if count > 20:
+        if count > 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         play_league(small, tmp_path / "cut", kill)
     begun = len(list(log_of(tmp_path / "cut")))
-    assert 20 < begun + 1 < len(small.line_ups()) * small.episodes
+    assert 10 < begun + 1 < len(small.line_ups()) * small.episodes
     play_league(small, tmp_path / "cut")
     assert play_league(large, tmp_path / "cut") == whole
-    assert len(list(log_of(tmp_path / "cut"))) == len(whole) == 9 * 14
+    assert len(list(log_of(tmp_path / "cut"))) == len(whole) == 9 * 7
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ TINY = LearnConfig(
     rl_steps=4,
     groups=2,
     evaluations=2,
-    episodes=2,
+    episodes=1,
 )
 
 

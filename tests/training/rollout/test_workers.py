@@ -82,7 +82,7 @@ def test_there_are_no_more_workers_than_asked_for() -> None:
 
 def test_workers_that_cannot_start_end_the_collection() -> None:
     with pytest.raises(CollectionError, match="exit code 9"):
-        list(collect(Worker(), _Ending(), range(40), 4, engine=Processes(workers=2)))
+        list(collect(Worker(), _Ending(), range(40), 2, engine=Processes(workers=2), retries=0))
 
 
 class _Ending:
