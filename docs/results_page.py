@@ -170,11 +170,15 @@ def listing(files: Mapping[str, Submission], seconds: Mapping[str, Mapping[str, 
     for name, submission in files.items():
         instances = str(min(run["seeds"] for run in submission.runs))
         code = f"{submission.agentgym}, {submission.commit[:8] or 'unknown'}"
-        groups.setdefault(("; ".join(submission.policies), instances, code), []).append(name)
+        policies = []
+        for label, facts in submission.policies.items():
+            told = name in seconds or facts.get("policy") == label
+            policies.append(label if told else f"{label} = {facts.get('policy')}")
+        groups.setdefault(("; ".join(policies), instances, code), []).append(name)
     rows = []
-    for (policies, instances, code), names in groups.items():
+    for (players, instances, code), names in groups.items():
         used = sum(sum(seconds.get(name, {}).values()) for name in names)
         minutes = f"{used / 60:.0f} min" if used else ""
-        rows.append([", ".join(names), policies, instances, minutes, code])
+        rows.append([", ".join(names), players, instances, minutes, code])
     header = ("files", "policies", "instances", "processor time", "agentgym, commit")
     return table(header, rows)

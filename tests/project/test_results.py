@@ -79,6 +79,7 @@ def test_other_peoples_names_arms_and_settings_are_shown() -> None:
     assert heading == "### ListWorld"
     for text in ("| P_ |", "shots=2", "max_result_chars=90000", r"a\|b&lt;i> (theirs)", "(3 lost)"):
         assert text in shown
+    assert "control = control:planning=0.1" in SCRIPT["listing"]({"theirs": other}, {})
 
 
 def test_a_run_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
