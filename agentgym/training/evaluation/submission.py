@@ -164,11 +164,10 @@ def _counts(rows: Sequence[Result]) -> CellCounts:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = Counter(name for name, _ in pairs)
-    for name, count in names.items():
-        if count > 1:  # readers differ in which value they take
-            raise ValueError(f"it sets {name!r} {count} times")
-    return dict(pairs)
+    data = dict(pairs)
+    if len(data) < len(pairs):  # readers differ in which value they take
+        raise ValueError(f"it sets a name twice ({', '.join(name for name, _ in pairs):.200})")
+    return data
 
 
 def _commit(study: Study) -> str:

@@ -22,8 +22,9 @@ from agentgym.training.evaluation.scoring import (
     score,
 )
 from agentgym.training.evaluation.study_folder import Study, column_of
-from agentgym.training.rollout import Episode, Trajectory, TrajectoryLog
+from agentgym.training.rollout import Episode, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.policies import EXTERNAL
 from agentgym.training.rollout.rollouts import reply_of
 
 # Entries of a step's info that depend only on the replies.
@@ -73,7 +74,8 @@ def _of_labels(study: Study, trajectory: Trajectory) -> str:
 
 @lru_cache(maxsize=8)
 def _ablation(settings: str) -> Ablation:
-    return Ablation(**json.loads(settings))
+    # The default policy cannot play worlds without optimal calls.
+    return Ablation(**json.loads(settings), policy=PolicyConfig(f"{EXTERNAL}:replay"))
 
 
 @lru_cache(maxsize=1_024)
