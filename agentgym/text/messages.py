@@ -138,7 +138,10 @@ class Message(Record, frozen=True):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
         fields = dict(data)
-        fields["calls"] = tuple(ToolCall(**call) for call in fields.get("calls", ()))
+        fields["calls"] = tuple(
+            ToolCall(**{**call, "arguments": dict(call["arguments"])})
+            for call in fields.get("calls", ())
+        )
         fields["images"] = tuple(
             Image(base64.b64decode(i["png"]), i["alt"]) for i in fields.get("images", ())
         )

@@ -50,7 +50,7 @@ def provenance(
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
-        "code": _package_digest(),
+        "code": package_digest(),
         "worlds": {world: world_digest(world) for world in worlds},
         "policy": config.name,
         "seed": config.seed,
@@ -67,9 +67,7 @@ def _identity(config: PolicyConfig, policy: Policy | None = None) -> dict[str, A
     if config.seats:
         return facts
     if config.is_model:
-        sampler = facts["sampler"] = asdict(config.model)
-        for name in _SPEED_ONLY:
-            del sampler[name]
+        facts["sampler"] = _sampler(asdict(config.model))
         facts["files"] = _weights_digest(Path(config.name))
     elif config.module:
         facts["modules"] = module_digests(config.module)
@@ -78,6 +76,18 @@ def _identity(config: PolicyConfig, policy: Policy | None = None) -> dict[str, A
         facts["source"] = _source_digest(owner)
         facts["modules"] = module_digests(owner.__module__)
     return facts | getattr(policy, "provenance", {})
+
+
+def _sampler(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in model.items() if name not in _SPEED_ONLY}
+
+
+def mismatch(facts: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
+    """Describe the first difference between a policy's provenance and its settings in a run."""
+    given = {"policy": policy["name"], "seed": policy.get("seed")}
+    if "sampler" in facts:
+        given["sampler"] = _sampler(policy.get("model") or {})
+    return difference(facts, given, given)
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
@@ -131,7 +141,8 @@ def _source_digest(owner: Any) -> str:
 
 
 @lru_cache(maxsize=1)  # edited files do not affect modules that are already loaded
-def _package_digest() -> str:
+def package_digest() -> str:
+    """Return a digest of the package's files."""
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":

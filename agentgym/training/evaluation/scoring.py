@@ -27,6 +27,8 @@ _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Prefixes of endpoint errors that mean that the context window was exceeded.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
+# Errors raised for values of wrong types, which a log from another person may contain.
+MALFORMED = (AttributeError, LookupError, OverflowError, StopIteration, TypeError)
 # Wrappers that have a budget but are not context strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
@@ -80,9 +82,18 @@ def score(trajectory: Trajectory) -> Result:
     counts as unsolved.
 
     Raises:
-        ValueError: The trajectory has a `failure`, has no steps, or lacks the label for world, arm
-            or horizon.
+        ValueError: The trajectory has a `failure`, has no steps, lacks the label for world, arm or
+            horizon, or contains a value of a wrong type.
     """
+    try:
+        return _score(trajectory)
+    except MALFORMED as error:
+        raise ValueError(
+            f"the episode of seed {trajectory.seed} contains a malformed value ({error!r}), so omit it"
+        ) from error
+
+
+def _score(trajectory: Trajectory) -> Result:
     labels = trajectory.labels
     over_window = is_over_window(trajectory)
     _check_scorable(trajectory, over_window)

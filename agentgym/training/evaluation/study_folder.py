@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from agentgym.training.evaluation.missing import (
 )
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.evaluation.scoring import Result, is_over_window, score
-from agentgym.training.rollout import Trajectory, TrajectoryLog
+from agentgym.training.rollout import DamagedFileError, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import check_settings, read_json
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ TRAJECTORIES = "trajectories.jsonl.zst"
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
+# More cells, such as in a forged file, would exhaust the memory.
+_MAX_CELLS = 10_000_000
 # Settings that all runs in a folder share.
 _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
 
@@ -85,6 +88,10 @@ class Study:
         check_shape(_shape(), data)
         if not data["runs"]:
             raise ValueError("the list of runs is empty")
+        for run in data["runs"]:
+            axes = prod(len(run[axis]) for axis in _AXES)
+            if axes * run["seeds"] * run["samples"] > _MAX_CELLS:
+                raise ValueError(f"a run has more than {_MAX_CELLS:,} episodes")
         defaults = _default_settings()
         return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
@@ -106,7 +113,7 @@ class Study:
         for run in self.runs:
             same = labels.get("axis") == run["axis"] and labels.get("policy") == column_of(run)
             inside = all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
-            if same and inside and all(0 <= counts[name] < run[name] for name in _COUNTS):
+            if same and inside and all(counts[name] in range(run[name]) for name in _COUNTS):
                 return True
         return not self.runs
 
@@ -209,7 +216,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}
     doubles = strays = 0
-    for trajectory in log_of(out):
+    for number, trajectory in enumerate(log_of(out), 1):
         if not study.holds(trajectory):
             strays += 1
             continue
@@ -217,7 +224,12 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             if study.runs:  # without runs, a trajectory may lack cell labels
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
-        result = score(trajectory)
+        try:
+            result = score(trajectory)
+        except ValueError as error:
+            if not study.runs:  # the log may be of no ablation
+                raise
+            raise DamagedFileError(log_of(out).path, str(error), number) from None
         cell = result_cell(result)
         if cell in results:
             doubles += 1

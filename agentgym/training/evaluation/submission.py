@@ -11,13 +11,20 @@ from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+import gymnasium
+from pydantic import ConfigDict, Field, TypeAdapter
 
 import agentgym
+from agentgym.text.validation import check_shape
 from agentgym.training.evaluation.missing import INVALID, LOST, NOT_PLAYED
-from agentgym.training.evaluation.provenance import difference, world_digest
+from agentgym.training.evaluation.provenance import (
+    difference,
+    mismatch,
+    package_digest,
+    world_digest,
+)
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 from agentgym.training.evaluation.study_folder import (
     SETTINGS,
@@ -29,7 +36,7 @@ from agentgym.training.evaluation.study_folder import (
 )
 from agentgym.training.evaluation.tables import MIN_EPISODES
 from agentgym.training.evaluation.verification import choose_lines, contradiction
-from agentgym.training.rollout import DamagedFileError, Trajectory
+from agentgym.training.rollout import Trajectory
 from agentgym.world.digests import digest
 
 SUBMISSION = "submission.json"
@@ -37,6 +44,7 @@ SUBMISSION = "submission.json"
 SPLIT = "test"
 # Replays take seconds for small worlds, and minutes for office worlds.
 REPLAYS = 200
+_SUBMIT = "write the file again with agentgym submit"
 # Maximum number of objections to list per kind.
 _SHOWN = 5
 _key = attrgetter(*CELL)
@@ -74,7 +82,8 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        commit: The Git commit of the agentgym checkout, or empty.
+        commit: The Git commit of the agentgym checkout; empty if it is unknown, or if a policy
+            played with other code.
         log: The SHA-256 digest of the file with the episodes.
         policies: The identity of each policy: its model, its files or its code.
     """
@@ -83,7 +92,7 @@ class Submission:
 
     format: Literal[1]
     agentgym: str
-    commit: str
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
     log: str
     runs: list[dict[str, Any]]
     policies: dict[str, dict[str, Any]]
@@ -105,7 +114,7 @@ class Submission:
         return cls(
             format=1,
             agentgym=agentgym.__version__,
-            commit=_commit(),
+            commit=_commit(study),
             log=hashlib.sha256(log.read_bytes()).hexdigest(),
             runs=study.runs,
             policies=study.policies,
@@ -114,13 +123,14 @@ class Submission:
 
     @classmethod
     def load(cls, path: Path) -> Submission:
-        """Read a submission; `DamagedFileError` if the file does not match the schema."""
+        """Read a submission; `ValueError` if the file does not match the schema."""
+        text = path.read_bytes()
         try:
-            return _adapter().validate_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise DamagedFileError(path, f"{place}: {first['msg']}") from None
+            submission = check_shape(_adapter(), text)
+            json.loads(text, object_pairs_hook=_distinct)
+        except (RecursionError, ValueError) as error:
+            raise ValueError(f"{path} is no submission: {error}; {_SUBMIT}") from None
+        return submission
 
     def to_json(self) -> str:
         """Return the submission as JSON, with one cell per line."""
@@ -153,7 +163,16 @@ def _counts(rows: Sequence[Result]) -> CellCounts:
     )
 
 
-def _commit() -> str:
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):  # readers differ in which value they take
+        raise ValueError(f"it sets a name twice ({', '.join(name for name, _ in pairs):.200})")
+    return data
+
+
+def _commit(study: Study) -> str:
+    if any(facts.get("code") != package_digest() for facts in study.policies.values()):
+        return ""
     folder = Path(agentgym.__file__).parent
     command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
     try:
@@ -164,12 +183,12 @@ def _commit() -> str:
 
 
 def objections(
-    submission: Submission, run: Path, replays: int = REPLAYS, seed: int = 0
+    submission: Submission, run: Path, replays: int = REPLAYS, seed: int | None = None
 ) -> Iterator[str]:
     """Yield the reasons to reject a submission, given the run folder with its episodes.
 
-    At most `replays` episodes, chosen by `seed`, are replayed; a replay shows that each reply
-    earned its reward, not who wrote the reply.
+    At most `replays` episodes, chosen by `seed`, are replayed; by default, nobody can predict the
+    choice. A replay shows that each reply earned its reward, not who wrote the reply.
 
     Raises:
         DamagedFileError: A file in the folder cannot be read.
@@ -184,11 +203,18 @@ def objections(
 
 def _forged(submission: Submission, found: Submission) -> Iterator[str]:
     for name in ("log", "runs", "policies"):
-        if getattr(submission, name) != getattr(found, name):
-            yield f"forged: its field {name} differs from the run folder"
+        if _canonical(getattr(submission, name)) != _canonical(getattr(found, name)):
+            yield f"forged: its field {name} differs from the run folder; {_SUBMIT}"
+    columns = {column_of(run) for run in found.runs}
+    for name in sorted(found.policies.keys() - columns):
+        yield f"forged: its policy {name} played no run; delete it from {SETTINGS}"
+    for run in found.runs:
+        if differs := mismatch(found.policies.get(column_of(run), {}), run["policy"]):
+            remedy = "play the run again in another folder"
+            yield f"forged: {column_of(run)} is not the policy of its run: {differs}; {remedy}"
     claimed = {_key(cell): cell for cell in submission.cells}
     if len(claimed) != len(submission.cells):
-        yield "forged: it lists a cell twice"
+        yield f"forged: it lists a cell twice; {_SUBMIT}"
     actual = {_key(cell): cell for cell in found.cells}
     differing = []
     for key in sorted(claimed.keys() | actual.keys()):
@@ -198,7 +224,11 @@ def _forged(submission: Submission, found: Submission) -> Iterator[str]:
             differing.append(f"{_name(key)} is only in the file")
         else:
             differing += _differences(key, claimed[key], actual[key])
-    yield from _forgeries(differing)
+    yield from _forgeries(differing, _SUBMIT)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)  # unlike ==, distinguishes 1, 1.0 and true
 
 
 def _differences(key: tuple[Any, ...], old: CellCounts, new: CellCounts) -> Iterator[str]:
@@ -219,31 +249,45 @@ def _partial(found: Submission, run: Path) -> Iterator[str]:
             f"partial: the log contains {doubles} duplicates and {strays} episodes of no cell; "
             f"agentgym doctor {run} --repair moves them aside"
         )
-    for settings in found.runs:
-        if settings["seeds"] < MIN_EPISODES:
-            yield f"partial: a cell has {settings['seeds']} instances, fewer than {MIN_EPISODES}"
+    tables: dict[tuple[Any, ...], list[int]] = {}
+    for key, rows in group_by(results.everything, *CELL).items():
+        arms_apart = key[:2] + key[3:]
+        tables.setdefault(arms_apart, []).append(len({row.seed for row in rows}))
+    fewest = min(map(min, tables.values()), default=0)
+    if fewest < MIN_EPISODES:
+        yield (
+            f"partial: a cell has {fewest} instances, fewer than {MIN_EPISODES}; rerun the command "
+            f"with --episodes {MIN_EPISODES}"
+        )
+    if most := max((max(counts) for counts in tables.values() if len({*counts}) > 1), default=0):
+        yield (
+            f"partial: some arms have fewer instances than others; rerun the command with "
+            f"--episodes {most} and all arms"
+        )
 
 
 def _outdated(found: Submission, version: str) -> Iterator[str]:
-    if differs := difference({"agentgym": version}, {"agentgym": agentgym.__version__}):
-        yield f"outdated: {differs}"
+    now, again = {"agentgym": agentgym.__version__}, "play the run again with this version"
+    for name, facts in {"the file": {"agentgym": version}, **found.policies}.items():
+        if differs := difference(facts, now, now):
+            yield f"outdated: {name}: {differs}; {again}"
     for run in found.runs:
         policy = column_of(run)
         recorded = found.policies.get(policy, {}).get("worlds", {})
         for world in run["worlds"]:
             if recorded.get(world) != world_digest(world):
-                yield f"outdated: {policy} played another version of {world}"
+                yield f"outdated: {policy} played another version of {world}; {again}"
 
 
-def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterator[str]:
+def _wrong_episodes(study: Study, run: Path, replays: int, seed: int | None) -> Iterator[str]:
     chosen = choose_lines(log_of(run), replays, seed)
-    splits: Counter[Any] = Counter()
+    splits: Counter[str] = Counter()
     wrong = []
     for number, trajectory in log_of(run).readable():
         if trajectory is None:
             wrong.append(f"line {number} is no episode")
             continue
-        splits[json.loads(trajectory.spec)["kwargs"].get("split")] += 1
+        splits[str(json.loads(trajectory.spec).get("kwargs", {}).get("split"))] += 1
         if trajectory.failure:
             continue
         if problem := _problem(study, trajectory, replay=number in chosen):
@@ -251,7 +295,7 @@ def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterato
     del splits[SPLIT]
     for split, count in splits.items():
         yield f"training split: {count} episodes have the split {split}; play with --set split=test"
-    yield from _forgeries(wrong)
+    yield from _forgeries(wrong, f"agentgym doctor {run} --repair moves such episodes aside")
 
 
 def _problem(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
@@ -259,13 +303,13 @@ def _problem(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
         return "it does not record who played it"
     try:
         return contradiction(study, trajectory, replay=replay)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, gymnasium.error.Error) as error:
         return f"nobody can replay it: {error}"
 
 
-def _forgeries(texts: Sequence[str]) -> Iterator[str]:
+def _forgeries(texts: Sequence[str], remedy: str) -> Iterator[str]:
     for text in texts[:_SHOWN]:
-        yield f"forged: {text}"
+        yield f"forged: {text:.500}; {remedy}"  # a forged value may have any length
     if len(texts) > _SHOWN:
         yield f"forged: and {len(texts) - _SHOWN} more of this kind"
 

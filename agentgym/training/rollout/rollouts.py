@@ -84,14 +84,14 @@ def replay(trajectory: Trajectory) -> Trajectory:
     for step in trajectory.steps:
         if episode.over:
             raise ValueError(f"the episode ended before the last recorded reply; {other}")
-        episode.play(_reply_of(step))
+        episode.play(reply_of(step))
     if not episode.over:
         raise ValueError(f"the episode did not end at the last recorded reply; {other}")
     return episode.trajectory()
 
 
-def _reply_of(step: Step) -> Reply:
-    # Replies read from a log lack `ended` and `usage`, so take both from the step's info.
-    ended = step.info.get("detail", {}).get("ended", "")
+def reply_of(step: Step) -> Reply:
+    """Return a recorded reply, with `ended` and `usage` from the step's info, as logs lack both."""
+    ended = (step.info.get("detail") or {}).get("ended", "")
     ended = ended if ended in ("left", "over_window") else ""
     return replace(step.reply, ended=ended, usage=step.info.get("usage"))

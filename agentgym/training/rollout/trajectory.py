@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -324,19 +325,40 @@ def to_jsonable(value: Any) -> Any:
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}
 
 
-_TYPES = {"spec": dict, "seed": int, "labels": dict, "terminated": bool, "truncated": bool}
+_TYPES = {
+    "spec": dict,
+    "seed": int,
+    "labels": dict,
+    "terminated": bool,
+    "truncated": bool,
+    "failure": str,
+}
+_DETAIL = {
+    "calls": int,
+    "ended": str,
+    "invalid": str,
+    "score": (int, float, type(None)),
+    "report": (dict, type(None)),
+}
 
 
 def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    for name, kind in _TYPES.items():
-        if not isinstance(data[name], kind):
-            raise TypeError(f"{name} is {data[name]!r}")
+    _check_kinds({"failure": "", **data}, _TYPES)
     spec = data["spec"]
     if not isinstance(spec.get("id"), str) or not isinstance(spec.get("kwargs", {}), dict):
         raise TypeError("spec must have an id and kwargs")
     for step in steps:
-        if not isinstance(step.reward, (int, float)) or not isinstance(step.info, dict):
-            raise TypeError("each step must have a reward and info")
+        if not isinstance(step.reply.text, str) or not isinstance(step.info, dict):
+            raise TypeError("each step must have a reply and info")
+        math.isfinite(step.reward)  # raises if it is no number or a too large integer
+        if (detail := step.info.get("detail")) is not None:
+            _check_kinds(detail, _DETAIL)
+
+
+def _check_kinds(data: Any, kinds: Mapping[str, Any]) -> None:
+    for name, kind in kinds.items():
+        if not isinstance(data[name], kind):
+            raise TypeError(f"{name} is {data[name]!r}")
 
 
 # Empty chat and reply, from which the deltas of an agent's first step are computed.

@@ -3,7 +3,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import reduce
+from itertools import cycle, islice
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,12 @@ from jsonschema import validate
 from typer.testing import CliRunner
 
 from agentgym.cli import app
+from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.training.evaluation import log_of, run_ablation
-from agentgym.training.evaluation.submission import SUBMISSION, Submission, schema
+from agentgym.training.evaluation.submission import SUBMISSION, Submission, objections, schema
+from agentgym.training.rollout import PolicyConfig
 from agentgym.training.rollout.storage import whole_lines
+from agentgym.world.world import World
 from tests.training.evaluation.studies import small
 
 # The log is uncompressed, because the tests change lines.
@@ -100,7 +107,9 @@ def test_each_changed_figure_is_rejected(run: Path) -> None:
         (lambda data: data.update(log="0" * 64), "its field log differs from the run"),
         (lambda data: data["runs"][0].update(seeds=10), "its field runs differs from the run"),
         (lambda data: data["policies"].clear(), "its field policies differs from the run"),
-        (lambda data: data.update(agentgym="0.0.1"), "outdated: its agentgym was"),
+        (lambda data: data["runs"][0].update(shots=False), "its field runs differs from the run"),
+        (lambda data: data.update(agentgym="0.0.1"), "outdated: the file: its agentgym was"),
+        (lambda data: data.update(commit="main | other"), "commit: String should match pattern"),
         (lambda data: data.update(format=2), "format: Input should be 1"),
         (lambda data: data.update(bonus=1), "bonus: Unexpected keyword argument"),
         (lambda data: data["cells"][0].pop("lost"), "cells.0.lost: Field required"),
@@ -133,6 +142,16 @@ def answer_otherwise(line: Any) -> None:
     line["steps"][0]["reply"]["text"] = "```python\nadd(1)\n```"
 
 
+def claim_a_won_game(line: Any) -> None:
+    team = {"rewards": {"player": 1.0}, "winners": ["player"]}
+    line["steps"][-1]["info"]["detail"]["report"] = {"team": team}
+
+
+def claim_to_have_left(line: Any) -> None:
+    win(line)
+    line["steps"][-1]["info"]["detail"]["ended"] = "left"
+
+
 def claim_other_code(line: Any) -> None:
     line["labels"]["provenance"]["code"] = "0" * 16
 
@@ -144,6 +163,9 @@ def claim_other_code(line: Any) -> None:
         (lambda line: line["steps"][-1]["info"].update(success=True), "success is True with a sc"),
         (pay_each_step, "its rewards sum to"),
         (answer_otherwise, "replay"),
+        (claim_a_won_game, "the team's report after reply"),
+        (claim_to_have_left, "replays as"),
+        (lambda line: line["steps"][-1]["info"].update(over_window=True), "only one of it and its"),
         (claim_other_code, "its player is not that of the study: its code was"),
         (lambda line: line["steps"][0]["info"].update(optimal=None), "optimal after reply 1 is"),
         (lambda line: line["steps"][0]["info"].update(turn=2), "turn after reply 1 is 2"),
@@ -163,6 +185,93 @@ def test_a_changed_episode_is_rejected(
     code, shown = review(run)
     assert code == 1
     assert reason in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda run, facts: run["policy"].update(seed=5), "its seed was 0 and is 5"),
+        (lambda run, facts: facts.update(policy="m:f"), 'its policy was "m:f" and is "noisy:p'),
+        (lambda run, facts: facts.update(sampler={}), "its sampler was {} and is"),
+        (lambda run, facts: run.update(seeds=10**9), "more than 10,000,000 episodes"),
+    ],
+)
+def test_settings_that_contradict_the_policy_are_rejected(
+    run: Path, change: Callable[[Any, Any], None], reason: str
+) -> None:
+    settings = run / "ablation.json"
+    rewrite(settings, lambda data: change(data["runs"][0], *data["policies"].values()))
+    code, shown = call("submit", run)
+    assert code != 0
+    assert reason in shown, shown
+
+
+def test_a_run_of_another_version_or_of_a_policy_without_episodes_is_rejected(run: Path) -> None:
+    lines = [json.loads(line) for _, line in whole_lines(log_of(run).path)]
+    for line in lines:
+        line["labels"]["provenance"]["agentgym"] = "0.0.1"
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    log_of(run).path.write_text(text, encoding="utf-8")
+    facts = {"noisy:p=0.5": lines[0]["labels"]["provenance"], "other": {"code": "0" * 16}}
+    rewrite(run / "ablation.json", lambda data: data.update(policies=facts))
+    code, shown = call("submit", run)
+    assert code == 1
+    assert 'outdated: noisy:p=0.5: its agentgym was "0.0.1" and is' in shown
+    assert "forged: its policy other played no run; delete it from ablation.json" in shown
+    assert not Submission.of(run).commit  # the commit does not describe the code that played
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    inner = value if isinstance(value, dict) else range(len(value)) if type(value) is list else ()
+    for key in inner:
+        yield (*at, key)
+        yield from places(value[key], (*at, key))
+
+
+@pytest.mark.parametrize("name", [TRAJECTORIES, "ablation.json"])
+def test_values_of_wrong_types_are_named_without_a_traceback(tmp_path: Path, name: str) -> None:
+    run = play(tmp_path / "run", seeds=1, arms=("",))
+    honest = json.loads((run / name).read_text(encoding="utf-8"))
+    wrong = cycle([None, "x", 5, [], {}, True, float("nan"), 10**400, -1, ["x"], {"x": 1}])
+    for place in places(honest):
+        for value in islice(wrong, 3):
+            line = json.loads(json.dumps(honest))
+            reduce(getitem, place[:-1], line)[place[-1]] = value
+            (run / name).write_text(json.dumps(line) + "\n", encoding="utf-8")
+            with suppress(ValueError):
+                list(objections(Submission.of(run), run))
+
+
+def test_arms_of_unequal_size_are_rejected_and_the_seed_of_a_review_is_not_known(
+    run: Path, tmp_path: Path
+) -> None:
+    assert review(run, "--replay", "1") != review(run, "--replay", "1")  # both state their seed
+    more, split = play(tmp_path / "more", arms=("",), seeds=24), {"": {"split": "test"}}
+    run_ablation(small("noisy:p=0.5", seeds=20, horizons=(4,), options=split), more, 1)
+    shown = call("submit", more)[1]
+    assert "partial: some arms have fewer instances than others" in shown
+    assert "with --episodes 24 and all arms" in shown
+    shown = call("submit", run, "--out", run / "ablation.json")[1]
+    assert "would replace a file of the run" in shown
+
+
+class Bare(ListWorld):
+    """World without optimal calls, so no scripted policy can play."""
+
+    optimal_calls = World.optimal_calls
+
+
+def test_a_world_that_only_own_policies_can_play_is_accepted(tmp_path: Path) -> None:
+    settings = {
+        "axis": "items",
+        "horizons": (4,),
+        "arms": ("",),
+        "options": {"": {"split": "test"}},
+    }
+    policy, worlds = PolicyConfig("object:mine"), (f"{__name__}:Bare",)
+    ablation = small(policy, worlds=worlds, seeds=20, **settings)
+    run_ablation(ablation, tmp_path, 1, player=lambda chats: ["no call" for _ in chats])
+    assert not list(objections(Submission.of(tmp_path), tmp_path))
 
 
 def test_partial_outdated_and_training_runs_are_rejected(run: Path, tmp_path: Path) -> None:
@@ -188,7 +297,9 @@ def test_partial_outdated_and_training_runs_are_rejected(run: Path, tmp_path: Pa
 def test_what_is_no_run_or_no_submission_is_named(run: Path, tmp_path: Path) -> None:
     assert "lacks ablation.json" in call("submit", tmp_path)[1]
     assert "does not exist" in call("review", tmp_path / "none.json", run)[1]
-    for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}', b"null"):
+    twice = (run / SUBMISSION).read_bytes().replace(b'"lost"', b'"solved": 20, "lost"', 1)
+    for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}', b"null", b"[" * 9_999, twice):
         (run / SUBMISSION).write_bytes(content)
         code, shown = review(run)
         assert (code, "error: " in shown) == (2, True), shown
+        assert "write the file again with agentgym submit" in shown
