@@ -80,10 +80,12 @@ def _of_scores(trajectory: Trajectory) -> str:
     score = (info.get("detail") or {}).get("score")
     if score is None:
         return ""
-    if bool(info.get("success")) != (score >= 1):
+    # A rival's success is not the score of the best rival.
+    if bool(info.get("success")) != (score >= 1) and not trajectory.outcomes():
         return f"success is {info.get('success')} with a score of {score:g}"
-    if abs(trajectory.reward - score) > 1e-9:
-        return f"its rewards sum to {trajectory.reward:g} with a score of {score:g}"
+    paid = trajectory.seat_rewards().get(trajectory.seat, score)
+    if abs(trajectory.reward - paid) > 1e-9:
+        return f"its rewards sum to {trajectory.reward:g} instead of {paid:g}"
     return ""
 
 
