@@ -89,7 +89,8 @@ def register(
         namespace: The first part of the ids.
 
     Raises:
-        ValueError: A preset option, a path or the namespace is invalid, or a hook is missing.
+        ValueError: A preset option, a path or the namespace is invalid.
+        MissingHook: The world lacks a required hook.
     """
     if not _NAMESPACES.fullmatch(namespace):
         raise ValueError(f"namespace may contain only letters, digits, _ and -, got {namespace!r}")
@@ -274,8 +275,8 @@ def spec(
             (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
-        ValueError: The id or an option is invalid, or the world lacks a required hook
-            (`MissingHook`).
+        ValueError: The id or an option is invalid.
+        MissingHook: The world lacks a hook that an option requires.
         MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """
     env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)

@@ -136,6 +136,12 @@ def strategies() -> tuple[str, ...]:
     return tuple(_strategies)
 
 
+def strategy_of(wrapper: object) -> str:
+    """Return the name of the context strategy that a wrapper implements, or an empty string."""
+    names = (name for name, layer in _strategies.items() if layer.wrapper is wrapper)
+    return next(names, "")
+
+
 def import_owner(name: str) -> str:
     """Import the module in a `module:name` string, and return the part after the colon."""
     module, _, short = name.rpartition(":")

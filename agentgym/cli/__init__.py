@@ -1,6 +1,4 @@
-"""The command line: list, play, rollout, view, ablate, league, train, score, doctor, export,
-longbench, gsm, decompose, serve, fuzz, audit, check, new-world. Needs the extra `cli`.
-"""
+"""The command line (extra `cli`)."""
 
 import sys
 

@@ -67,7 +67,7 @@ from agentgym.training.rollout.seat_policies import agents_of
 
 _FIRST_PRESET = next(iter(presets()))
 _PROCESSORS = os.cpu_count() or 1
-_PRESET = f"Defaults of the next four options: {', '.join(presets())}."
+_PRESET = f"Defaults of the next five options: {', '.join(presets())}."
 _TAKEN = (
     *("oracles", "hint_scope", "oracle_options", "shots", "labels"),
     *("context", "window", "render_mode"),

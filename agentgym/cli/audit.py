@@ -49,7 +49,7 @@ def audit(
     options: Options = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
 ) -> None:
-    """Play policies that take shortcuts; exit with 1 if one earns more than chance."""
+    """Play policies that take shortcuts; exit with 1 if one exceeds the ceiling."""
     with exit_on_user_error():
         check_int("episodes", episodes, 1, 100_000)  # the bounds of `AuditConfig.seeds`
         config = AuditConfig(world, episodes, demonstrations, parse_options(options), splits)

@@ -63,7 +63,7 @@ class FileFault:
     """A problem in a file.
 
     Attributes:
-        cost: The data lost by moving the damaged part aside.
+        cost: The consequence of moving the damaged part aside.
         line: The number of the damaged line, from 1; None if the whole file is damaged.
     """
 

@@ -107,7 +107,7 @@ EngineName = Annotated[
 ]
 StepTimeout = Annotated[
     float | None,
-    typer.Option(help="Step timeout in seconds; it abandons the episode."),
+    typer.Option(help="Step timeout in seconds, for engines other than lockstep."),
 ]
 LogFile = Annotated[
     Path | None,

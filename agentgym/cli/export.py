@@ -30,7 +30,7 @@ def export(
     ],
     to: Annotated[
         Literal["files", "inspect"],
-        typer.Option(help="inspect writes the run in this folder as a log for `inspect view`."),
+        typer.Option(help="inspect writes the run in the folder ID as a log for `inspect view`."),
     ] = "files",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
     options: Options = [],  # noqa: B006

@@ -55,7 +55,7 @@ HttpAddress = Annotated[
 EpisodeCount = Annotated[
     int,
     typer.Option(
-        min=1, max=1_000, help="Number of episodes that --http serves, with consecutive seeds."
+        min=1, max=1_000, help="Number of episodes with consecutive seeds; with --out, per size."
     ),
 ]
 Token = Annotated[

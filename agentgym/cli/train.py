@@ -241,8 +241,10 @@ def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
         if source and source.name == "COMMANDLINE":
             given.add(name)
     if other := sorted(given - {"config", "model", "seed", "setting", "out"}):
+        flags = {each.name: each.opts[-1] for each in command.command.params}
         raise ValueError(
-            f"{other[0]} cannot be used with --config; set {other[0]} in {path} or with --setting"
+            f"{flags[other[0]]} cannot be used with --config; set the field of FineTuneConfig in {path} "
+            "or with --setting"
         )
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))

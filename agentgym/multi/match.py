@@ -20,7 +20,7 @@ class Match(TeamProtocol):
     """Protocol of a match. Every agent has a copy of the world, seen from the agent's seat.
 
     Moves take effect at the end of the cycle in which the last mover moves, so nobody sees another
-    player's simultaneous move in advance. A match ends when a seat has no turns left or fails too
+    player's simultaneous move in advance. A match ends early when a seat has no turns left or fails too
     many rounds. Each agent earns its world's `SeatedWorld.payoff`.
     """
 

@@ -183,8 +183,7 @@ class PlanOracle(HintOracle):
     Args:
         hint_scope: `persistent` or `ephemeral`.
         with_state: Whether the policy also sees the state, to which the step may refer.
-        accuracy: The probability that a hint is correct; a wrong hint asks for a legal, non-optimal
-            call.
+        accuracy: The probability that a hint is correct; a wrong hint asks for a non-optimal call.
         placebo: Whether to show uninformative text instead of a hint.
 
     Example:

@@ -182,8 +182,8 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     `info`.
 
     `optimal`: every call of the reply succeeded and was an optimal call. `alive`: success was still
-    possible before the reply. `optimal` and `alive` are None after a reset, or if optimality is
-    undefined.
+    possible before the reply. `optimal` and `alive` are None after a reset or a fault, or if
+    optimality is undefined.
 
     `labels`: the world's label for each call, or `invalid` for a failed call. If
     `World.labels_decide` is true, a reply is optimal if its labels are `optimal` or `neutral`, and

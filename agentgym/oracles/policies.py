@@ -257,7 +257,7 @@ class ThinkingPolicy:
     def _reply(self, chat: Chat) -> Reply:
         with self.policy.read(chat) as parsed:
             told = {"plan", "state"} <= parsed.hints.keys()
-            if parsed.summarize or told or self.policy.take_note(parsed):
+            if parsed.summarize or told or ask_for_state(parsed) or self.policy.take_note(parsed):
                 return Reply(self.policy.write(parsed))
             call = self.policy.act(parsed)
             thought = self.policy.recall(parsed).reasoning(call)

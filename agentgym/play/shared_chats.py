@@ -1,6 +1,6 @@
 """Shared memory for chats, so Gymnasium's `AsyncVectorEnv` works with `shared_memory=True`.
 
-Each env has a section of one unnamed in-memory file. Each step writes only the new messages.
+Each env has a section of one unnamed file. Each step writes only the new messages.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import BytesIO
 from itertools import chain, groupby, islice
@@ -420,14 +421,19 @@ def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
 
 
 def _call_from_openai(data: Mapping[str, Any]) -> ToolCall:
-    function = data["function"]
-    arguments = function["arguments"]
-    if isinstance(arguments, str):
-        arguments = json.loads(arguments or "{}")
+    try:
+        name, given = data["function"]["name"], data["function"]["arguments"]
+    except (LookupError, TypeError):
+        raise ValueError(
+            f"a tool call must have a function with name and arguments, got {str(data)[:200]}"
+        ) from None
+    arguments = given
+    with suppress(ValueError):
+        arguments = json.loads(given or "{}") if isinstance(given, str) else given
     if not isinstance(arguments, dict):
-        shown = str(function["arguments"])[:200]  # keep the message short
-        raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {shown}")
-    return ToolCall(function["name"], arguments, data.get("id", ""))
+        shown = str(given)[:200]  # keep the message short
+        raise ValueError(f"the arguments of {name} must be a JSON object, got {shown}")
+    return ToolCall(name, arguments, data.get("id", ""))
 
 
 def _image_from_url(url: str) -> Image:

@@ -166,7 +166,7 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return a function that counts GPT-4 tokens in a string."""
+    """Return a function that encodes a string as GPT-4 tokens."""
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
     return tiktoken.Encoding(

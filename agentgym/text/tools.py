@@ -101,6 +101,7 @@ class Toolset:
     """Tools mounted on an env in addition to the world's tools.
 
     Attributes:
+        requirements: The host requirements (`agentgym.text.requirements`).
         episode_state: The names of the attributes that snapshots save.
         tool_order: The names of all tools in listing order; by default, tools in definition order,
             followed by the parts' tools.

@@ -25,8 +25,8 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves affect everyone's situation.
 
-    A single agent plays one seat; scripted moves of the other seats follow each of the agent's
-    moves. In a match (`agentgym.multi.match`), every seat has a copy of the world. Tools check a
+    A single agent plays one seat, and scripted players make the moves of the other seats.
+    In a match (`agentgym.multi.match`), every seat has a copy of the world. Tools check a
     move and return `self.make_move(...)`.
 
     Attributes:

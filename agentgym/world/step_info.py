@@ -17,9 +17,10 @@ class StepInfo:
         calls: The number of calls in the last reply.
         errors: The number of failed calls; 1 if the reply was unreadable.
         failed_rounds: The number of consecutive replies without a successful call.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if the player
-            left, `over_window` if the chat exceeded the model's context window, or a wrapper's
-            reason such as `context_overflow`; empty during the episode.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `fault` if a state could
+            not be restored, `left` if the player left, `over_window` if the chat exceeded the
+            model's context window, or another reason, such as a wrapper's `context_overflow`;
+            empty during the episode.
         score: The world's score, set when the episode ends.
         nested: The calls made by the policy's code, whose results the chat does not show.
         report: The world's report, set when the episode ends, or None.

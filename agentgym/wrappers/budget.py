@@ -77,7 +77,7 @@ class Tokens(Config):
 
 @dataclass(frozen=True)
 class WindowFraction(Config):
-    """Trigger on a share of the usable window, in (0, 1]."""
+    """Trigger on a share of the usable window, in [0.001, 1]."""
 
     fraction: Annotated[float, Interval(ge=0.001, le=1.0)]  # smaller windows are useless
 

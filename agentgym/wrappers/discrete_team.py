@@ -27,7 +27,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
     waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
     actions are ignored, only the last action is marked.
 
-    An observation consists of the world's features, which cover everything that the team has seen,
+    An observation consists of the features of the agent's world, which a split team shares,
     followed by the action mask. `state` concatenates all agents' observations. An exhausted budget
     terminates the episode, as in `FeatureObservations`.
 

@@ -161,6 +161,31 @@ def test_an_argument_is_given_in_one_place() -> None:
         wrappers("clear_results:keep=1", context_options={"clear_results": {"keep": 2}})
 
 
-def test_a_trainer_that_keeps_the_history_sees_a_window_in_the_text() -> None:
-    with pytest.raises(ValueError, match="so window cannot be used"):
-        growing_spec("X", "y", "ListWorld", {"context": "none:window=2k"})
+EDITING = [
+    name for name in stacks.strategies() if name not in ("awareness", "memory", "programmatic")
+]
+
+
+@pytest.mark.parametrize(
+    ("own", "what"),
+    [
+        *(({"context": name}, name) for name in EDITING),
+        ({"context": ["memory", "compaction"]}, "compaction"),
+        ({"context": "none:window=2k"}, "window"),
+        ({"context": "memory:window=2k"}, "window"),
+        ({"context": "memory", "context_options": {"budget": {"window": 2_000}}}, "window"),
+        ({"context": "awareness:latest_only=true"}, "latest_only"),
+        ({"oracles": "SH"}, "oracle H"),
+        ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
+    ],
+)
+def test_a_trainer_that_keeps_the_history_refuses_every_edit(own: Any, what: str) -> None:
+    with pytest.raises(ValueError, match=f"so {what} cannot be used"):
+        growing_spec("X", "y", "ListWorld", own)
+    with pytest.raises(ValueError, match=f"so {what} cannot be used"):
+        growing_spec("X", "y", "ListWorld-team", {"agents": {"closer_0": own}})
+
+
+@pytest.mark.parametrize("context", [None, "", "awareness", ["memory", "programmatic"]])
+def test_a_trainer_that_keeps_the_history_takes_other_strategies(context: Any) -> None:
+    growing_spec("X", "y", "ListWorld", {"context": context, "oracles": "SP"})

@@ -7,8 +7,9 @@ import pytest
 
 from agentgym import ToolCall, ToolEnv, clone, render
 from agentgym.envs.lumina.list_world import ListWorld
-from agentgym.oracles import HistoryOracle, PlanOracle, StateOracle, StepOptimality
+from agentgym.oracles import HistoryOracle, OraclePolicy, PlanOracle, StateOracle, StepOptimality
 from agentgym.oracles.hints import split_hints
+from agentgym.oracles.policies import ThinkingPolicy
 from agentgym.oracles.recall import PAGE_CHARS, TOOL, missing_pages, whole_state
 from tests import sampling
 
@@ -132,6 +133,21 @@ def test_wrong_states_have_pages_too(accuracy: float) -> None:
         shown = whole_state(hint_of(env.step(ask(*missing_pages(brief)))[0]))
         assert brief.startswith(shown[:100])
         assert shown.endswith("All that was ever said. ")
+
+
+@pytest.mark.parametrize("wrap", [lambda policy: policy, ThinkingPolicy])
+def test_scripted_policies_request_all_pages_before_they_act(wrap: Any) -> None:
+    env = HistoryOracle(StateOracle(ToolEnv(LongListWorld, items=6, removals=3)))
+    policy = wrap(OraclePolicy("ListWorld"))
+    chat, _ = env.reset(seed=3)
+    asks: list[bool] = []
+    reward, terminated = 0.0, False
+    while not terminated:
+        reply = policy([chat])[0].text
+        asks.append(TOOL in reply)
+        chat, reward, terminated, *_ = env.step(reply)  # type: ignore[assignment]
+    assert asks == [True, False] * 4
+    assert reward == 1.0
 
 
 def test_a_text_that_looks_like_pages_does_not_break_a_reader() -> None:

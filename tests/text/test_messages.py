@@ -256,9 +256,13 @@ def test_chat_templates_show_every_message(template: str, arm: str) -> None:
 def test_what_is_no_chat_is_refused() -> None:
     with pytest.raises(ValueError, match="has role 'robot'; use system, user, assistant or tool"):
         Chat.from_openai([{"role": "robot", "content": "x"}])
-    call = {"id": "1", "function": {"name": "f", "arguments": "[1]"}}
-    with pytest.raises(ValueError, match="the arguments of f must be a JSON object"):
-        Chat.from_openai([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    for arguments in ("[1]", "{", None, 3):
+        call: Any = {"id": "1", "function": {"name": "f", "arguments": arguments}}
+        with pytest.raises(ValueError, match="the arguments of f must be a JSON object"):
+            Chat.from_openai([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    for call in ({}, {"function": None}, {"function": {"name": "f"}}, "f", None):
+        with pytest.raises(ValueError, match="a tool call must have a function with name and arg"):
+            Chat.from_openai([{"role": "assistant", "tool_calls": [call]}])
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
     with pytest.raises(ValueError, match="must be a data:image/png"):
         Chat.from_openai([{"role": "user", "content": [picture]}])

@@ -40,7 +40,7 @@ class Result:
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: the turns of optimal play, or the value of the option `axis`.
-        success: 1.0 or 0.0; in a duel, whether the first seat won or drew.
+        success: 1.0 or 0.0; among rivals, whether the played or first seat won or drew.
         alive: The number of steps taken while success was still possible.
         calls: The number of tool calls, including calls made by the policy's code.
         instance: A digest of everything that determines the instance, so all arms share it.
@@ -115,7 +115,7 @@ def _score(trajectory: Trajectory) -> Result:
         arm=labels["arm"],
         horizon=labels["horizon"],
         seed=trajectory.seed,
-        success=0.0 if over_window else _success(infos[-1]),
+        success=0.0 if over_window else _success(trajectory),
         steps=len(labelled),
         optimal=sum(labelled),
         alive=len(alive),
@@ -276,10 +276,11 @@ def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
         )
 
 
-def _success(info: Mapping[str, Any]) -> float:
+def _success(trajectory: Trajectory) -> float:
+    info = trajectory.steps[-1].info
     team = (info["detail"].get("report") or {}).get("team", {})
     if "winners" in team:
-        return float(next(iter(team["rewards"])) in team["winners"])
+        return float((trajectory.seat or next(iter(team["rewards"]))) in team["winners"])
     return float(info["success"])
 
 

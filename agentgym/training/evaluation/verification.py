@@ -97,10 +97,12 @@ def _of_scores(study: Study, trajectory: Trajectory) -> str:
     points = (info.get("detail") or {}).get("score")
     if points is None:
         return ""
-    if bool(info.get("success")) != (points >= 1):
+    # A rival's success is not the score of the best rival.
+    if bool(info.get("success")) != (points >= 1) and not trajectory.outcomes():
         return f"success is {info.get('success')} with a score of {points:g}"
-    if not abs(trajectory.reward - points) <= 1e-9:  # also if either is not a number
-        return f"its rewards sum to {trajectory.reward:g} with a score of {points:g}"
+    paid = trajectory.seat_rewards().get(trajectory.seat, points)
+    if not abs(trajectory.reward - paid) <= 1e-9:  # also if either is not a number
+        return f"its rewards sum to {trajectory.reward:g} instead of {paid:g}"
     return ""
 
 

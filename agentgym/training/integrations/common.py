@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from agentgym.assemble import registry
 from agentgym.assemble import wrapper_stack as stacks
-from agentgym.assemble.context_options import split_context
+from agentgym.assemble.wrapper_order import Stage
 from agentgym.multi.host import GUESSER
 from agentgym.multi.kinds import MANAGER
 from agentgym.play.env import ToolEnv, tool_env
@@ -23,8 +23,6 @@ from agentgym.training.rollout.models.plain_chat import as_text
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
 
-# Context strategies that change earlier messages.
-_EDITS = ("clear_results", "clear_thinking", "compaction")
 # For each team: the only agent that has a single chat during an episode.
 _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
@@ -34,20 +32,14 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
     Raises a `ValueError` with the advice `otherwise` if the env would edit or restart the history.
     """
-    edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
-    if "H" in stacks.check_arm(options.get("oracles", "")):
-        edits.append("oracle H")
-    parts = split_context(options.get("context", ""))
-    bounded = any(knobs for name, knobs in parts if name in ("", "none"))
-    if bounded or options.get("window") is not None:
-        edits.append("window")
-    if options.get("hint_scope") == "ephemeral":
-        edits.append("hint_scope=ephemeral")
-    if edits:
+    env_spec = registry.spec(env_id, **options)
+    layers = [(layer.entry_point, layer.kwargs or {}) for layer in env_spec.additional_wrappers]
+    for stack in env_spec.kwargs.get("stacks", {}).values():
+        layers += [(layer["entry_point"], layer["kwargs"]) for layer in stack]
+    if edits := [edit for layer in layers if (edit := _edit_of(*layer))]:
         raise ValueError(
             f"{trainer} keeps the history, so {edits[0]} cannot be used; remove it, or {otherwise}"
         )
-    env_spec = registry.spec(env_id, **options)
     seat, team = env_spec.kwargs.get("seat", ""), env_spec.kwargs.get("team", "")
     if seat and seat != _ONE_CHAT.get(team, seat):
         raise ValueError(
@@ -55,6 +47,22 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
             f"the seat {_ONE_CHAT[team]}, or {otherwise}"
         )
     return env_spec
+
+
+def _edit_of(path: str, arguments: Mapping[str, Any]) -> str:
+    """Name the option with which a wrapper changes earlier messages; empty if it changes none."""
+    wrapper = load_env_creator(path)
+    stage = getattr(wrapper, "stage", Stage.TOOLS)
+    if stage is Stage.HISTORY:
+        return "oracle H"
+    if Stage.EXAMPLES < stage < Stage.TRIM:
+        return stacks.strategy_of(wrapper) or path.rpartition(":")[2]
+    if arguments.get("hint_scope") == "ephemeral":
+        return "hint_scope=ephemeral"
+    if arguments.get("latest_only"):
+        return "latest_only"
+    window = (arguments.get("budget") or {}).get("window", stacks.WINDOW)
+    return "" if window == stacks.WINDOW else "window"
 
 
 def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:

@@ -133,7 +133,7 @@ class TrainerConfig(Config):
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             give the same results as an uninterrupted run.
-        timeout: Seconds until a hanging env is abandoned, if the engine supports timeouts.
+        timeout: Seconds until a hanging env is abandoned; `lockstep` rejects this option.
         micro_batch: Maximum number of rows per forward pass; 0 for no limit. The number does not
             affect the updates.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.

@@ -98,7 +98,7 @@ class PolicyConfig(Config):
             per seat, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model; by default, decoding is greedy. A factory receives all
-            options that are set, except that the factory of an endpoint receives only `temperature`
+            options that are set; the factory of an endpoint accepts only `temperature`
             and `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
         transport: Options of a factory that do not affect replies and are not recorded, such as an

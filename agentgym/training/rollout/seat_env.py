@@ -27,10 +27,10 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     The seat is rewarded only at the end of the episode; `info["detail"].report["team"]` contains
     all seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
-    `StepInfo.invalid` names the policy's seat. If other agents end the episode before the seat's
-    first turn, the first step only reports the end of the episode. `opponents` maps the other
-    agents to policy names as in `PolicyConfig`; `options` are the options of
-    `agentgym.multi.game.Game`.
+    `StepInfo.invalid` names the policy's seat; a fatal error is raised. If other agents end the
+    episode before the seat's first turn, the first step only reports the end of the episode.
+    `opponents` maps the other agents to policy names as in `PolicyConfig`; `options` are the
+    options of `agentgym.multi.game.Game`.
 
     Raises:
         ValueError: A seat does not exist, has no policy, or has an invalid policy.

@@ -31,6 +31,8 @@ from agentgym.world.step_info import StepInfo
 
 Outcome = Literal["won", "drew", "lost", "unsolved"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+# The entry point in the spec of an env whose reward is one seat's reward, not the team's score.
+_SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Sum of the rewards; for a team, the team's score."""
+        """Sum of the rewards; for a team without `seat`, the team's score."""
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
@@ -76,7 +78,7 @@ class Trajectory:
         includes the agent's share of the team's score.
         """
         rewards = [step.reward for step in self.steps]
-        if shares := self.seat_rewards():
+        if (shares := self.seat_rewards()) and not self.seat:
             rewards[-1] -= self.steps[-1].info["detail"].get("score") or 0.0
             for agent, numbers in self.by_agent().items():
                 rewards[numbers[-1]] += shares.get(agent, 0.0)
@@ -86,6 +88,11 @@ class Trajectory:
         """Return the sum of an agent's rewards."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
+
+    @property
+    def seat(self) -> str:
+        """The seat that a single-agent env plays (`SeatEnv`), or an empty string."""
+        return self.agent_of(-1) if self.steps and _SEAT_ENV in self.spec else ""
 
     def seat_rewards(self) -> dict[str, float]:
         """Return each agent's reward, or an empty dict if there is no team or no score."""

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from agentgym import make
 from agentgym.cli import app
 from agentgym.training.evaluation import (
     load_results,
@@ -17,14 +19,18 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation import study as study_module
-from agentgym.training.evaluation.study_folder import SETTINGS, result_cell
+from agentgym.training.evaluation.study_folder import SETTINGS, Study, result_cell
+from agentgym.training.evaluation.verification import contradiction
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
+    PolicyConfig,
     RunLock,
     RunLockedError,
     TrajectoryLog,
+    rollout,
 )
+from agentgym.training.rollout.seat_policies import agents_of
 from agentgym.training.rollout.storage import whole_lines
 from tests.training.evaluation import lethal_policies
 from tests.training.evaluation.studies import small
@@ -181,6 +187,24 @@ def test_a_damaged_line_is_moved_aside_and_its_cell_is_played_again(run: Path, l
     assert doctor(run)[0] == 0
     assert run_ablation(small(), run, 1) == expected
     assert sorted(lines_of(run)) == sorted(whole)
+
+
+TEAMS = ("PuzzleWorld-duel", "PursuitWorld-match", "PuzzleWorld-host", "ListWorld-team")
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_honest_episodes_of_teams_and_seats_contradict_nothing(team: str) -> None:
+    noisy = PolicyConfig("noisy:p=0.5").make(team)
+    agents = agents_of(make(team))
+    share = {agents[0]: 0.5} if team == "ListWorld-team" else "shared"
+    for seat in agents:
+        oracles = {agent: "oracle" for agent in agents if agent != seat}
+        for own in ({}, {"seat": seat, "opponents": oracles}):
+            played = rollout(noisy, make(team, reward=share, **own), 1)
+            assert not contradiction(Study(), played, replay=not own)
+            last = replace(played.steps[-1], reward=played.steps[-1].reward + 0.5)
+            forged = replace(played, steps=(*played.steps[:-1], last))
+            assert "its rewards sum to" in contradiction(Study(), forged, replay=False)
 
 
 def lose(data: Any) -> None:

@@ -19,6 +19,7 @@ from agentgym.assemble.registry import teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.play.policy import PolicyError
 from agentgym.training import integrations
+from agentgym.training.evaluation.scoring import score
 from agentgym.training.integrations.common import growing_spec, mcp_env
 from agentgym.training.rollout import PolicyConfig, collect, replay, rollout
 from tests.training.integrations.openenv_server import serving as serving_openenv
@@ -174,7 +175,7 @@ def test_a_seat_plays_like_the_same_seat_of_a_whole_team(team: str) -> None:
         others = [each for each in whole.seat_rewards() if each != seat]
         opponents = dict.fromkeys(others, "noisy:p=0.2")
         spec = agentgym.spec(team, labels=True, seat=seat, opponents=opponents)
-        (played,) = collect(policy, spec, [SEED])
+        (played,) = collect(policy, spec, [SEED], labels={"world": "", "arm": "", "horizon": 1})
         assert [step.chat for step in played.steps] == [whole.steps[k].chat for k in steps]
         assert [step.reply for step in played.steps] == [whole.steps[k].reply for k in steps]
         assert [step.info.get("optimal") for step in played.steps] == [
@@ -183,6 +184,10 @@ def test_a_seat_plays_like_the_same_seat_of_a_whole_team(team: str) -> None:
         assert played.seat_rewards() == whole.seat_rewards()
         assert played.outcomes() == whole.outcomes()
         assert played.reward == whole.seat_rewards()[seat]
+        assert played.reward_of(seat) == pytest.approx(whole.reward_of(seat))
+        winners = whole.steps[-1].info["detail"]["report"]["team"].get("winners")
+        won = whole.steps[-1].info["success"] if winners is None else seat in winners
+        assert score(played).success == won
         assert replay(played) == played
 
 

@@ -341,8 +341,10 @@ def test_the_file_for_a_gpu_runs_with_a_tiny_model(
         1,
     )
     assert (out / HANDOVER / WEIGHTS).is_file()
-    refused = command("train", f"--config={file}", "--rl=3", f"--out={out}")
-    assert "rl cannot be used with --config; set rl in" in refused.output
+    for option in ("--rl=3", "--cloning=3", "--oracles=P", "--eval=P:2", "--sampler-set=x=1"):
+        flag = option.partition("=")[0]
+        refused = command("train", f"--config={file}", option, f"--out={out}")
+        assert f"{flag} cannot be used with --config; set the field of Fine" in refused.output
 
 
 GRPO_OF_M = ("--model=M", "--method=grpo")
