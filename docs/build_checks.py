@@ -23,9 +23,6 @@ records and files, whether or not the agent created them.
 
 ## What counts as right
 
-The checks, hints and step labels use the same functions to compare outputs with the expected
-outputs.
-
 | question | decision |
 |---|---|
 | blank rows | ignored anywhere in a CSV file, sheet or workbook; the header is the first row |
@@ -50,11 +47,7 @@ as the planned call. After an unplanned change to an output, the next hint sugge
 adds the missing parts and corrects wrong rows, events and files, but does not send an email twice.
 
 Two test suites verify the rules on this page
-(`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`; `--sample 1` runs all cases of
-the first suite). The first suite starts from the correct final state. This suite calls every tool of every server, except tools
-that run programs, and repeats the plan's calls with one additional argument. An unlisted difference must score 0, and a listed
-difference must keep the score. The second suite rewrites the correct state in other forms that a careful person would accept
-(names before addresses, HTML and text, line endings, drafts); the score must stay the same.
+(`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`).
 
 The checks do not understand free text. If a task asks for a name, a number or a file in a mail or
 title, a text that contains this item and then contradicts it also passes.
