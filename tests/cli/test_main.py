@@ -17,12 +17,7 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.cli import app
-from agentgym.cli.common import (
-    complete_context,
-    complete_oracles,
-    complete_world,
-    complete_worlds,
-)
+from agentgym.cli.common import complete_context, complete_oracles, complete_world, complete_worlds
 from agentgym.training.evaluation import TRAJECTORIES
 from agentgym.training.rollout.lines import torn_at
 from tests.helpers import PATIENCE

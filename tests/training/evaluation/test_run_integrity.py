@@ -10,12 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli import app
-from agentgym.training.evaluation import (
-    load_results,
-    log_of,
-    prepare_ablation,
-    run_ablation,
-)
+from agentgym.training.evaluation import load_results, log_of, prepare_ablation, run_ablation
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.study_folder import SETTINGS, result_cell
 from agentgym.training.rollout import (

@@ -33,13 +33,7 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
-from tests.training.rollout.faulty_world import (
-    Awaiting,
-    Mortal,
-    Worker,
-    check_fault,
-    make_env,
-)
+from tests.training.rollout.faulty_world import Awaiting, Mortal, Worker, check_fault, make_env
 
 APART = ("threads", "asyncio", "processes")
 

@@ -11,14 +11,7 @@ import pytest
 
 from agentgym.envs.loca.tasks.academic_warning import DATASET, LATEST, LOG, RESULT
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from tests.envs.loca.office import (
-    Change,
-    call,
-    each_cell,
-    final_state_tests,
-    fresh,
-    in_csv,
-)
+from tests.envs.loca.office import Change, call, each_cell, final_state_tests, fresh, in_csv
 
 TASK = "AcademicWarning"
 rewrite = functools.partial(in_csv, RESULT)
