@@ -62,15 +62,9 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(
 def test_the_order_of_messages_and_the_ids_of_calls_are_those_of_the_paper(style: str) -> None:
     log = make(style=style, rounds=6)
     messages = Chat(tuple(log.messages)).to_openai()
-    assert [m["role"] for m in messages[:7]] == [
-        "system",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+    assert [m["role"] for m in messages[:7]] == (
+        "system assistant user assistant tool assistant user".split()
+    )
     for place, message in enumerate(messages):
         for call in message.get("tool_calls", ()):
             assert call["id"] == f"call_{place}" == messages[place + 1]["tool_call_id"]

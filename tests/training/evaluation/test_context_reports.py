@@ -24,13 +24,7 @@ from agentgym.training.evaluation.intervals import TOKENS
 from agentgym.training.rollout import PolicyConfig, Trajectory, Usage, rollout, usage
 
 CONTEXTS = (
-    "none",
-    "clear_results",
-    "clear_thinking",
-    "compaction",
-    "awareness",
-    "memory",
-    "programmatic",
+    *"none clear_results clear_thinking compaction awareness memory programmatic".split(),
     "clear_results+memory",
 )
 
