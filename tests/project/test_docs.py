@@ -268,8 +268,7 @@ def test_every_wrapper_of_the_packages_has_a_page(generate: Any) -> None:
 def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name: str) -> None:
     entries = [entry for entry in agentgym.worlds(presets=True) if entry.world.__name__ == name]
     page = generate.worlds.world_page(entries[0].world, entries, None)
-    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
-    assert headings == [
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [
         "An episode", "Tools", "Options", "Score and end", "Presets", "Audit", "Source",
     ]  # fmt: skip
     assert ("score 1 after" in page) or ("was not played" in page) or ("Not played" in page)

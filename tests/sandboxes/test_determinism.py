@@ -167,8 +167,7 @@ def test_the_same_episode_gives_the_same_bytes() -> None:
     seeded |= {f"code: {name}" for name in PYTHON_SEEDED}
     assert {name for name in first if first[name] != other[name]} == seeded
     assert f"{datetime.now(UTC):%Y-%m-%d}" not in "\n".join(first.values())
-    moment = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
-    stamp = int(moment.timestamp())
+    stamp = int(datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp())
     assert first["shell: date"] == "Tue Mar  4 05:06:07 UTC 2025\n" * 2
     assert first["shell: a sleep"] == f"{stamp + 1}\n"
     assert first["time"].startswith(f"({stamp}, 'Tue Mar  4 05:06:07 2025'")

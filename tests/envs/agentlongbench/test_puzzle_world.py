@@ -185,8 +185,7 @@ def test_no_text_states_more_rounds_than_the_turn_budget(options: Mapping[str, A
     left = re.findall(r"(?:Remaining rounds|rounds left): ([0-9]+)", shown)
     assert left
     assert all(int(number) <= budget for number in left)
-    parsed = PuzzleWorld.read_task(played.task())
-    assert parsed.state() == played.state()
+    assert PuzzleWorld.read_task(played.task()).state() == played.state()
 
 
 @pytest.mark.parametrize("hidden", [1, 3])

@@ -41,8 +41,7 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(
 ) -> None:
     for seed in range(4):
         log = make(knowledge, style, seed, rounds=25)
-        again = make(knowledge, style, seed, rounds=25)
-        assert list(log.messages) == list(again.messages)
+        assert list(log.messages) == list(make(knowledge, style, seed, rounds=25).messages)
         name = log.table.names[log.target]
         for each in log.rounds[1:]:
             conditions = each.messages[0].calls[0].arguments["conditions"]

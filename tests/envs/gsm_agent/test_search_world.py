@@ -183,8 +183,7 @@ def test_contents_are_searched_and_metadata_is_not() -> None:
     env = start("SearchWorld", **SMALL)
     documents = env.world.database.documents
     hidden = next(d for d in documents if d.name.split()[0] not in d.content)
-    found = play(env, search(hidden.name)).text
-    assert hidden.id not in shown_ids(found)
+    assert hidden.id not in shown_ids(play(env, search(hidden.name)).text)
     assert f"name: {hidden.name}" in hidden.show()
 
 
@@ -221,8 +220,7 @@ def test_static_and_agentic_are_the_same_problems() -> None:
         )
         one, two = agentic.world.problem, static.world.problem
         assert one == two
-        told = static.chat.messages[-1].text
-        assert shown_ids(told) == [
+        assert shown_ids(static.chat.messages[-1].text) == [
             agentic.world.database.documents[place].id for place in one.documents
         ]
         assert f"Question: {one.question}" in agentic.chat.messages[-1].text

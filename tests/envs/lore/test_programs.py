@@ -253,8 +253,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
 def test_exports_of_all_sizes_run_for_real(
     tmp_path: Path, env_id: str, options: dict[str, Any], seed: int
 ) -> None:
-    files = export_program(env_id, seed, **options)
-    write(files, tmp_path)
+    write(export_program(env_id, seed, **options), tmp_path)
     answer = start(env_id, seed=seed, **options).world.graph.answer
     assert printed(tmp_path) == (str(answer), "")
 

@@ -142,8 +142,7 @@ def test_calls_that_the_env_did_not_take_are_in_the_text_only() -> None:
 
 
 def test_a_summary_is_trained_in_the_row_that_asks_for_it() -> None:
-    trajectory = play("compaction", window=1_200, seed=4)
-    rows = to_chat_rows(trajectory)
+    rows = to_chat_rows(play("compaction", window=1_200, seed=4))
     summaries = [row for row in rows if row["replies"][-1].startswith("<state>")]
     assert len(summaries) == len(rows) - 1 > 0
     for row in summaries:
@@ -255,8 +254,7 @@ def test_other_ids_or_an_edit_begin_a_row(second: Reply, broken: list[int], segm
 
 
 def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> None:
-    bare = replace(TWO, logprobs=())
-    (row,) = to_training_dict(tokens(ONE, bare))["rows"]
+    (row,) = to_training_dict(tokens(ONE, replace(TWO, logprobs=())))["rows"]
     assert (row["logprobs"], row["loss_mask"]) == (None, [0, 0, 1, 1, 0, 1])
     rows = to_training_dict(tokens(ONE, Reply("scripted"), TWO))["rows"]
     assert [row["steps"] for row in rows] == [[0], [2]]

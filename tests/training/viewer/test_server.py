@@ -93,8 +93,7 @@ def test_lines_of_the_log_and_files_of_the_run(server: ViewerServer) -> None:
     (run / "ablation.json").symlink_to(run.parent / "secret.txt")
     lines = (run / "trajectories.jsonl").read_text().splitlines(keepends=True)
     assert ask(server, f"/{server.key}/raw?numbers=3,1")[2] == lines[3] + lines[1]
-    files = json.loads(ask(server, f"/{server.key}/files")[2])
-    assert files == [
+    assert json.loads(ask(server, f"/{server.key}/files")[2]) == [
         {"run": "run", "name": "summary.md", "text": "# Summary"},
         {"run": "run", "name": "arms.png", "image": "data:image/png;base64,cGljdHVyZQ=="},
     ]

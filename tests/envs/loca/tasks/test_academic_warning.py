@@ -25,8 +25,7 @@ def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)
         held = len(world.truth["entries"])
-        ids = [row["id"] for row in cloud.store.find("log_entries")][held:]
-        for entry in ids:
+        for entry in [row["id"] for row in cloud.store.find("log_entries")][held:]:
             cloud.store.delete("log_entries", id=entry)
         for student, name in world.truth["critical"].items():
             write(world, student, name)

@@ -23,13 +23,11 @@ def events(world: SetConfCrDdl) -> list[dict[str, Any]]:
 
 
 def change(world: SetConfCrDdl, **arguments: Any) -> None:
-    first = events(world)[0]
-    world.office.call("update_event", {"eventId": first["id"], **arguments})
+    world.office.call("update_event", {"eventId": events(world)[0]["id"], **arguments})
 
 
 def later(world: SetConfCrDdl, by: timedelta) -> None:
-    first = events(world)[0]
-    begin = datetime.fromisoformat(first["start"]["dateTime"]) + by
+    begin = datetime.fromisoformat(events(world)[0]["start"]["dateTime"]) + by
     change(world, start={"dateTime": begin.isoformat()})
 
 
