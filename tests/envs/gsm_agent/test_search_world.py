@@ -97,9 +97,8 @@ def test_search_by_vectors() -> None:
     assert index.best("a", 3) == (0, 1, 4)
     assert index.best("zz", 2) == (0, 1), "nothing is near, so all are alike"
     assert index.best("b", 3) == (2, 1, 4)
-    env = make("SearchWorld", search_by=f"{__name__}:letters", **SMALL)
-    env.reset(seed=0)
-    assert "Page 1 of 20" in play(tool_env(env), search("kites")).text
+    env = start("SearchWorld", search_by=f"{__name__}:letters", **SMALL)
+    assert "Page 1 of 20" in play(env, search("kites")).text
     with pytest.raises(
         ValueError,
         match=r"embed 'nowhere:f' cannot be imported .*; write 'wordllama' or 'package.module:function'",
