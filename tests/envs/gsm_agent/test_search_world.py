@@ -338,9 +338,7 @@ def test_a_question_without_a_month_is_answered() -> None:
 
 @pytest.mark.exhaustive
 def test_all_of_small_is_solved_from_shown_text() -> None:
-    env = make("SearchWorld-small")
-    env.reset(seed=0)
-    world: Any = tool_env(env).world
+    world: Any = start("SearchWorld-small").world
     for number in range(len(world.database.tasks)):
         assert (
             rollout(OraclePolicy("SearchWorld"), make("SearchWorld-small", task=number), 0).reward
