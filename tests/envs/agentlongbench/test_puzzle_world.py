@@ -212,12 +212,7 @@ def test_puzzles_follow_one_another_and_each_counts(hidden: int) -> None:
         if outcome.terminated:
             break
     assert outcome.reward == 0.5
-    assert played.report() == {
-        "puzzles": 2,
-        "hidden": 2 * hidden,
-        "found": hidden,
-        "round": 8,
-    }
+    assert played.report() == {"puzzles": 2, "hidden": 2 * hidden, "found": hidden, "round": 8}
 
 
 def test_on_the_last_turn_only_a_guess_can_succeed() -> None:

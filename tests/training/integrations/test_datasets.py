@@ -278,10 +278,6 @@ def played() -> list[Trajectory]:
     ]
 
 
-def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
-    return [row for episode, each in enumerate(trajectories) for row in to_chat_rows(each, episode)]
-
-
 def plain(row: Any) -> Any:
     return {
         **row,
@@ -300,7 +296,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("format", READERS)
 def test_files_are_read_back(format: Any, played: list[Trajectory], tmp_path: Path) -> None:
-    path, expected = tmp_path / "rows", as_rows(played)
+    path = tmp_path / "rows"
+    expected = [row for k, each in enumerate(played) for row in to_chat_rows(each, k)]
     assert export(iter(played), path, format) == len(expected)
     assert [plain(row) for row in READERS[format](path)] == expected
     loader = "json" if format == "jsonl" else format

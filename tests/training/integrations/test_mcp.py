@@ -99,13 +99,7 @@ def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.rotation
 def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [
-        "-c",
-        "from agentgym.cli import main; main()",
-        "serve",
-        "filesystem",
-        "--stdio",
-    ]
+    command = ["-c", "from agentgym.cli import main; main()", "serve", "filesystem", "--stdio"]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
     tools, *answers = talk(parameters, write_and_read)
     assert ("write_file" in [name for name, *_ in tools], answers) == (True, EXPECTED)

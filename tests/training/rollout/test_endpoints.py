@@ -45,12 +45,7 @@ HARD = {"items": 4, "removals": 2, "max_failed_rounds": 1}
 
 # Recorded and sent options.
 
-VALUES: dict[str, Any] = {
-    "temperature": 0.25,
-    "top_p": 0.5,
-    "max_tokens": 77,
-    "seed": 5,
-}
+VALUES: dict[str, Any] = {"temperature": 0.25, "top_p": 0.5, "max_tokens": 77, "seed": 5}
 
 
 @kinds
