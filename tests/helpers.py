@@ -5,6 +5,7 @@ import copy
 import functools
 import gc
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,14 @@ compare = compare_hints
 
 # Seconds until a test gives up on a hanging process, far more than any test needs on a busy core.
 PATIENCE = 600.0
+
+
+def run_python(
+    *words: str, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in another process, and capture its output."""
+    options |= {"capture_output": True, "text": True, "timeout": PATIENCE}
+    return subprocess.run([sys.executable, *words], check=check, **options)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +14,7 @@ from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, rollout
 from agentgym.wrappers import ContextBudget
 from agentgym.wrappers import context as context_module
+from tests.helpers import run_python
 
 MAKERS: dict[str, Callable[..., object]] = {
     "make": lambda **options: agentgym.make("ListWorld", **options),
@@ -172,7 +171,7 @@ for module, extra in modules.items():
     except ImportError as error:
         assert f"{module} needs its extra: pip install 'agentgym-suite[{extra}]'" in str(error), error
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = run_python("-c", code)
     assert run.returncode == 0, run.stderr
 
 

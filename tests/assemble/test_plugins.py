@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 import agentgym
 from agentgym.assemble import registry
 from tests.assemble.test_registry import MODULE
-from tests.helpers import forgotten_worlds
+from tests.helpers import forgotten_worlds, run_python
 
 WORLD = MODULE.partition("agentgym.register")[0]
 
@@ -74,8 +73,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_package_is_imported_when_a_world_of_it_is_made(packages: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(packages)}
-    command = [sys.executable, "-W", "ignore", "-c", COUNT_IMPORTS]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    shown = run_python("-W", "ignore", "-c", COUNT_IMPORTS, env=environment)
     assert shown.returncode == 0, shown.stderr
 
 

@@ -94,10 +94,8 @@ def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
     asked = spec("ListWorld", context=context, window=9_000, context_options=options)
     names = [wrapper.name for wrapper in asked.additional_wrappers]
     assert names == ["MemoryTool", "Shout", "Compaction", "Trim"], "in the order of the stages"
-    innermost = asked.additional_wrappers[1]
-    assert innermost.kwargs == {"mark": "?", "budget": {"window": 9_000}}
-    env = gymnasium.make(EnvSpec.from_json(asked.to_json()))
-    chat, _ = env.reset(seed=0)
+    assert asked.additional_wrappers[1].kwargs == {"mark": "?", "budget": {"window": 9_000}}
+    chat, _ = gymnasium.make(EnvSpec.from_json(asked.to_json())).reset(seed=0)
     assert chat.messages[-1].text.endswith("?")
     assert strategies() == (*agentgym.STRATEGIES, "shout")
     assert rollout(OraclePolicy("ListWorld"), make("ListWorld", context="shout"), 0).reward == 1.0

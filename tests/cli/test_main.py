@@ -17,15 +17,10 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.cli import app
-from agentgym.cli.common import (
-    complete_context,
-    complete_oracles,
-    complete_world,
-    complete_worlds,
-)
+from agentgym.cli.common import complete_context, complete_oracles, complete_world, complete_worlds
 from agentgym.training.evaluation import TRAJECTORIES
 from agentgym.training.rollout.lines import torn_at
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, run_python
 
 
 def command(
@@ -35,10 +30,7 @@ def command(
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
-    line = [sys.executable, "-m", "agentgym", *arguments]
-    return subprocess.run(
-        line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False
-    )
+    return run_python("-m", "agentgym", *arguments, input=typed, cwd=cwd)
 
 
 def test_list_is_short_unless_all_is_asked_for() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,22 +10,14 @@ from typer.testing import CliRunner
 
 from agentgym.cli import app
 from agentgym.cli.new_world import _class_name
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 
 ROOT = Path(__file__).parents[2]
 
 
 def execute(folder: Path, *words: str) -> str:
     path = os.pathsep.join((str(folder / "site"), *filter(None, sys.path), str(ROOT)))
-    shown = subprocess.run(
-        [sys.executable, "-m", *words],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=folder,
-        check=False,
-    )
+    shown = run_python("-m", *words, env={**os.environ, "PYTHONPATH": path}, cwd=folder)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     return shown.stdout
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from agentgym.cli import app
 from agentgym.text.requirements import DISTRIBUTION
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 
 
 def write(folder: Path, *words: str) -> str:
@@ -48,13 +47,7 @@ def test_openenv_accepts_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     folder = tmp_path / "it"
     write(folder, "ListWorld", "--for", "openenv", "--set", "items=6")
-    report = subprocess.run(
-        [sys.executable, "-m", "openenv.cli", "validate", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    report = run_python("-m", "openenv.cli", "validate", str(folder))
     assert "PASS  static.manifest" in report.stdout, report.stdout + report.stderr
     assert "FAIL" not in report.stdout
     monkeypatch.syspath_prepend(str(folder))

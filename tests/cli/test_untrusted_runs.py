@@ -24,7 +24,7 @@ from agentgym.cli.terminal import PlainConsole, PlainStream, printable
 from agentgym.text import imports
 from agentgym.training.evaluation import TRAJECTORIES
 from agentgym.training.rollout.lines import encode_lines, read_chunks
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 from tests.training.viewer.episodes import played
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,15 +165,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, script: Path, *lines: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(lines)],
-        cwd=folder,
-        env=environment,
-        timeout=PATIENCE,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(str(script), json.dumps(lines), cwd=folder, env=environment, check=True)
     assert not (folder / "EXECUTED").exists(), (folder / "EXECUTED").read_text()
     return done
 

@@ -85,8 +85,7 @@ def test_a_team_survives_a_tool_that_breaks(env_id: str) -> None:
         game.play(agent, reply)
         for repair in repairs:
             repair()
-        faults = game.infos[agent]["detail"].faults
-        if faults:
+        if game.infos[agent]["detail"].faults:
             broken += 1
             assert (pickle.dumps(public_state(game.team.worlds[agent])), team_state(game)) == before
         game.advance()

@@ -20,7 +20,7 @@ from agentgym.office.office import SERVERS, Office
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.text.requirements import PACKAGES, MissingRequirement, check_requirements
 from agentgym.training.rollout import rollout
-from tests.helpers import needs_workbench
+from tests.helpers import needs_workbench, run_python
 
 namespaces: Any = pytest.importorskip("agentgym.sandboxes.namespaces")
 bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
@@ -176,9 +176,7 @@ def test_the_system_s_bwrap_comes_first_and_one_that_does_not_work_is_passed_ove
 
 def test_without_docstrings_the_import_says_why_not() -> None:
     for command in ("import agentgym", "import agentgym.cli"):
-        done = subprocess.run(
-            [sys.executable, "-OO", "-c", command], capture_output=True, text=True, check=False
-        )
+        done = run_python("-OO", "-c", command)
         lines = done.stderr.splitlines()
         assert lines[-1].startswith("ImportError: agentgym does not run under python -OO")
     subprocess.run([sys.executable, "-O", "-c", "import agentgym"], check=True)

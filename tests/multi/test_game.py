@@ -330,8 +330,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
 
 
 def test_observations_hold_no_hidden_state() -> None:
-    game = lists(oracles="SP")
-    for chat in game.chats.values():
+    for chat in lists(oracles="SP").chats.values():
         assert isinstance(chat, Chat)
         assert pickle.loads(pickle.dumps(chat)) == chat
         assert b"multi" not in pickle.dumps(chat)

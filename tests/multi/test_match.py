@@ -70,8 +70,7 @@ def test_all_seats_see_one_game(env_id: str) -> None:
             # Unreadable replies from one seat must not make the boards diverge.
             game.play(agent, "hm" if (game.cycle + number) % 3 == 0 else reply)
         game.end_cycle()
-        boards = {world.board() for world in game.team.worlds.values()}
-        assert len(boards) == 1
+        assert len({world.board() for world in game.team.worlds.values()}) == 1
     assert game.terminated
 
 

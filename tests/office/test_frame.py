@@ -169,18 +169,8 @@ def test_pages() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "..",
-        "/",
-        "/etc/x",
-        "a/../../b",
-        f"{ROOT}x",
-        f"{ROOT}/../x",
-        "//etc",
-        "a\0b",
-        "\ud800",
-        "x" * 300,
-        "a/" * 40,
-        "/..",
+        *".. / /etc/x a/../../b //etc a\0b \ud800 /..".split(),
+        *(f"{ROOT}x", f"{ROOT}/../x", "x" * 300, "a/" * 40),
     ],
 )
 def test_no_path_leads_out(path: str) -> None:

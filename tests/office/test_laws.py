@@ -106,8 +106,7 @@ def _sandboxed(request: pytest.FixtureRequest) -> None:
 def test_hostile_arguments_get_errors_and_an_error_changes_nothing(name: str) -> None:
     rng = np.random.default_rng(7)
     server = server_class(name)()
-    tools = tools_of(server)
-    for _ in range(6 * len(tools) + (10 if name in SLOW else 40)):
+    for _ in range(6 * len(tools_of(server)) + (10 if name in SLOW else 40)):
         tool, arguments = draw_call(server, rng)
         before = digest(server)
         if run(server, tool, copy.deepcopy(arguments)).startswith("error:"):

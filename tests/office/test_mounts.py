@@ -41,10 +41,8 @@ def test_every_server_mounts_on_a_world_which_is_played_as_before(name: str) -> 
     env.mount(server_class(name)())
     chat, _ = env.reset(seed=1)
     assert {tool.name for tool in env.tools} > {"pop"}
-    over = False
-    while not over:
-        chat, reward, terminated, truncated, _ = env.step(OraclePolicy("ListWorld")([chat])[0].text)
-        over = terminated or truncated
+    while not env.over:
+        chat, reward, *_ = env.step(OraclePolicy("ListWorld")([chat])[0].text)
     assert reward == 1.0
 
 

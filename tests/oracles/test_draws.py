@@ -92,8 +92,7 @@ def solved(trajectory: Trajectory) -> bool:
 def test_calls_are_written_in_the_dialect_of_the_env(env_id: str, dialect: str, arm: str) -> None:
     env = make(env_id, dialect=dialect, oracles=arm, **options(env_id))
     assert solved(rollout(OraclePolicy(env_id), env, 2))
-    control = ControlPolicy(env_id, Deficits())
-    assert solved(rollout(control, env, 2))
+    assert solved(rollout(ControlPolicy(env_id, Deficits()), env, 2))
     chaos = rollout(RandomPolicy(env_id), env, 2)
     assert not any("no tool call found" in step.chat.messages[-1].text for step in chaos.steps)
 
@@ -102,8 +101,7 @@ def test_calls_are_written_in_the_dialect_of_the_env(env_id: str, dialect: str, 
 def test_teams_write_in_the_dialect_of_the_env(entry: Any) -> None:
     if is_office(entry.id):
         pytest.skip("offices take long, and the protocol is the same")
-    env = make(entry.id, dialect="python")
-    assert rollout(TeamPolicy(entry.id), env, 0).reward == 1.0
+    assert rollout(TeamPolicy(entry.id), make(entry.id, dialect="python"), 0).reward == 1.0
 
 
 def test_a_dialect_that_is_given_wins() -> None:

@@ -98,8 +98,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
 
 def test_what_is_pruned_is_shown_once() -> None:
     *_, chat, _ = views("TreeWorld", "SH", nodes=12)
-    text = chat.messages[1].text
-    nodes = re.findall(r"\(id=([a-z]+)", text)
+    nodes = re.findall(r"\(id=([a-z]+)", chat.messages[1].text)
     assert len(nodes) == len(set(nodes)) > 2, "no line of the tree as it was at first"
     *_, chat, _ = views("ListWorld", "SH", items=12, removals=6)
     assert chat.messages[1].text.count("[") == 1, "the target, and no list as it was"

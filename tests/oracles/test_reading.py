@@ -124,14 +124,12 @@ def test_a_copy_of_a_policy_replies_alike(copied: Any, chats: list[Chat], texts:
     fresh = len(pickle.dumps(policy))
     policy(chats[:40])
     assert len(pickle.dumps(policy)) == fresh, "what it has read is no part of it"
-    twin = copied(policy)
-    assert [reply.text for reply in twin(chats[:40])] == texts[:40]
+    assert [reply.text for reply in copied(policy)(chats[:40])] == texts[:40]
 
 
 def test_branches_of_a_chat_are_read_each_for_itself() -> None:
     policy = OraclePolicy("DocumentWorld")
-    env = make("DocumentWorld", operations=8)
-    early, *_, late = play(env, policy)
+    early, *_, late = play(make("DocumentWorld", operations=8), policy)
     (reply,) = policy([early])
     other = early.add(Message("assistant", raw=reply.text), Message("user", "error: try again"))
     for chat in (late, other, early, other, late):

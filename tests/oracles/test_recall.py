@@ -107,8 +107,7 @@ def test_pages_go_with_copies_and_are_gone_after_a_reset() -> None:
     env.reset(seed=3)
     chat, *_ = env.step(ask(1))
     for copy in (clone(env), pickle.loads(pickle.dumps(env))):
-        first = copy.step(ask(2))[0]
-        assert missing_pages(hint_of(first)) == [3]
+        assert missing_pages(hint_of(copy.step(ask(2))[0])) == [3]
         assert missing_pages(hint_of(env.step(ask(2))[0])) == [3]
         env.reset(seed=3)
         assert env.step(ask(1))[0] == chat

@@ -78,8 +78,7 @@ def test_parts_are_joined_when_the_last_is_there() -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (0, 2), (2,), (0, 1, 1, 2)])
 def test_a_state_with_a_part_lost_is_not_taken(order: Sequence[int]) -> None:
-    view = view_of("<state>\nold\n</state>", *(PARTS[k] for k in order))
-    assert view.summary == "old"
+    assert view_of("<state>\nold\n</state>", *(PARTS[k] for k in order)).summary == "old"
 
 
 @pytest.mark.parametrize("count", range(4))

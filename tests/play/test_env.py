@@ -172,8 +172,7 @@ def test_the_last_allowed_turn_may_succeed() -> None:
 
 
 def test_each_call_of_a_reply_gets_one_result_in_order() -> None:
-    env = started()
-    chat, *_, info = env.step(add(1) + add(7) + render(ToolCall("fly", {})) + add(2))
+    chat, *_, info = started().step(add(1) + add(7) + render(ToolCall("fly", {})) + add(2))
     results = [m.text.rstrip("!") for m in chat.messages[3:]]
     assert results[0] == "count is 1"
     assert results[1].startswith("error: number must be from 1 to 3, got 7")

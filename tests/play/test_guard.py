@@ -276,8 +276,7 @@ def test_a_limit_of_the_host_makes_the_episode_invalid_and_it_goes_on() -> None:
     assert (
         detail.invalid == "be_slow was stopped by the host: limit exceeded: the process was killed"
     )
-    copied = clone(env)
-    for each in (env, copied):
+    for each in (env, clone(env)):
         _, reward, over, detail = step(each, write("finish", score="1"))
         assert (reward, over, bool(detail.invalid)) == (1.0, True, True), "the mark stays"
 

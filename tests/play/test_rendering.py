@@ -8,6 +8,7 @@ import pytest
 from agentgym import make, tool_env
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
+from tests.helpers import start
 
 BOARDS = ("GridWorld", "ListWorld", "TreeWorld")
 
@@ -16,24 +17,21 @@ BOARDS = ("GridWorld", "ListWorld", "TreeWorld")
 def test_a_board_changes_with_the_world_and_nothing_else_does(world: str) -> None:
     env = make(world, render_mode="ansi")
     chat, _ = env.reset(seed=3)
-    boards, policy, over = [], OraclePolicy(world), False
-    while not over:
+    boards, policy = [], OraclePolicy(world)
+    while not tool_env(env).over:
         inner = tool_env(env).world
         state = inner.state()
         boards.append(inner.board())
         assert env.render() == f"{tool_env(env).chat.to_text()}\n\n{boards[-1]}"
         assert inner.state() == state
         (reply,) = policy([chat])
-        chat, _, terminated, truncated, _ = env.step(reply.text)
-        over = terminated or truncated
+        chat, *_ = env.step(reply.text)
     assert len(set(boards)) > 1
     assert rollout(OraclePolicy(world), make(world), 3).reward == 1.0
 
 
 def test_the_board_of_a_grid_has_every_cell() -> None:
-    env = make("GridWorld", size=7, hole_density=0.3)
-    env.reset(seed=1)
-    world: Any = tool_env(env).world
+    world: Any = start("GridWorld", seed=1, size=7, hole_density=0.3).world
     header, *rows = world.board().splitlines()
     assert header.split() == list("0123456")
     for row, line in enumerate(rows):
@@ -49,18 +47,14 @@ def test_the_board_of_a_grid_has_every_cell() -> None:
 
 @pytest.mark.parametrize("size", [1, 31, 32, 200])
 def test_a_large_board_is_drawn_around_the_agent(size: int) -> None:
-    env = make("GridWorld", size=size)
-    env.reset(seed=2)
-    board = tool_env(env).world.board()
+    board = start("GridWorld", seed=2, size=size).world.board()
     assert "A" in board
     assert len(board.splitlines()) == min(size, 31) + 1
     assert max(map(len, board.splitlines())) <= 80
 
 
 def test_the_board_of_a_list_follows_the_lock() -> None:
-    env = make("ListWorld", items=40, removals=30)
-    env.reset(seed=0)
-    world: Any = tool_env(env).world
+    world: Any = start("ListWorld", items=40, removals=30).world
     assert world.board().splitlines()[0].startswith("index  | ")
     assert "and 25 more" in world.board()
     world.locked = len(world.items)
@@ -70,9 +64,7 @@ def test_the_board_of_a_list_follows_the_lock() -> None:
 
 
 def test_the_board_of_a_tree_shows_no_node_before_it_was_shown() -> None:
-    env = make("TreeWorld", nodes=30)
-    env.reset(seed=0)
-    world: Any = tool_env(env).world
+    world: Any = start("TreeWorld", nodes=30).world
     lines = world.board().splitlines()[1:]
     assert [line.split()[0] for line in lines if line] != []
     assert {line.split()[0] for line in lines} == set(world.known)

@@ -25,7 +25,7 @@ from agentgym.cli import app
 from agentgym.oracles import ControlPolicy
 from agentgym.oracles.policies import Deficits
 from agentgym.sandboxes import SandboxUnavailable
-from tests.helpers import PATIENCE, forgotten_worlds
+from tests.helpers import forgotten_worlds, run_python
 from tests.training.rollout.endpoint_server import Answer, serving
 
 ROOT = Path(__file__).parents[2]
@@ -48,15 +48,7 @@ EXAMPLES = [
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
-    shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        cwd=folder,
-        env={**os.environ, **variables},
-    )
+    shown = run_python("-W", "error", "-c", code, cwd=folder, env={**os.environ, **variables})
     if "MissingRequirement" in shown.stderr:
         raise SandboxUnavailable(shown.stderr)  # skips the test if the host cannot run programs
     assert shown.returncode == 0, shown.stderr
@@ -124,18 +116,17 @@ def test_the_commands_of_a_tutorial_run_as_printed(
     (tmp_path / "my_package" / "my_worlds.py").write_text("\n".join(blocks[:2]))
     environment = {**os.environ, **endpoint, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     for command in commands_of(tutorial):
-        words = [sys.executable, "-m", *shlex.split(command)]
+        words = ["-m", *shlex.split(command)]
         if "view" in words:  # `view` serves until it is stopped
+            line = [sys.executable, *words]
             with subprocess.Popen(
-                words, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
+                line, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
             ) as served:
                 assert served.stdout is not None
                 assert "http://127.0.0.1" in served.stdout.readline()
                 served.terminate()
             continue
-        shown = subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        shown = run_python(*words, cwd=tmp_path, env=environment)
         assert shown.returncode == 0, f"{command}\n{shown.stdout}\n{shown.stderr}"
 
 
@@ -268,8 +259,7 @@ def test_every_wrapper_of_the_packages_has_a_page(generate: Any) -> None:
 def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name: str) -> None:
     entries = [entry for entry in agentgym.worlds(presets=True) if entry.world.__name__ == name]
     page = generate.worlds.world_page(entries[0].world, entries, None)
-    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
-    assert headings == [
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [
         "An episode", "Tools", "Options", "Score and end", "Presets", "Audit", "Source",
     ]  # fmt: skip
     assert ("score 1 after" in page) or ("was not played" in page) or ("Not played" in page)

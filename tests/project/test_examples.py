@@ -3,8 +3,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,7 @@ import agentgym
 from agentgym.oracles import NoisyPolicy
 from agentgym.training.evaluation import load_results, summarize
 from agentgym.training.rollout import PolicyConfig, collect
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
@@ -31,10 +29,7 @@ def main_of(name: str, *packages: str) -> Callable[[list[str]], Any]:
 
 
 def run(name: str, *arguments: str) -> str:
-    command = [sys.executable, f"examples/{name}.py", *arguments]
-    shown = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
-    )
+    shown = run_python(f"examples/{name}.py", *arguments, cwd=ROOT)
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 
@@ -103,8 +98,8 @@ def test_custom_office_task() -> None:
     assert score == "score: 1.0"
     assert all(step.startswith("['productive']") for step in steps)
     assert "total.txt does not contain" in failures
-    checked = [sys.executable, "-m", "agentgym", "check", "examples.custom_office_task:SumInvoices"]
-    subprocess.run([*checked, "--only", "hints use"], cwd=ROOT, timeout=PATIENCE, check=True)
+    line = "-m agentgym check examples.custom_office_task:SumInvoices --only".split()
+    run_python(*line, "hints use", cwd=ROOT, check=True)
 
 
 def test_pettingzoo_team() -> None:

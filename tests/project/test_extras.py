@@ -3,15 +3,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import missing_packages
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted(
@@ -49,14 +47,8 @@ def test_an_extra_needs_no_other(extra: str, tmp_path: Path) -> None:
     if missing := missing_packages():
         pytest.skip(f"not installed: {', '.join(missing)}")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    shown = subprocess.run(
-        [sys.executable, "-m", "tests.project.features", extra],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+    shown = run_python(
+        "-m", "tests.project.features", extra, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}
     )
     if "SandboxUnavailable: " in shown.stderr:
         pytest.skip(shown.stderr.splitlines()[-1])

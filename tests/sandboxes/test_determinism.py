@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,7 +14,7 @@ import pytest
 
 from agentgym.sandboxes import Limits, determinism, namespaces
 from agentgym.sandboxes.determinism import RunSeed
-from tests.helpers import PATIENCE, needs_workbench
+from tests.helpers import needs_workbench, run_python
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 
@@ -142,14 +140,7 @@ def sources(seed: int, attempt: int) -> dict[str, str]:
     }
     # The sandbox must also hide the host's number of open descriptors.
     code = "import os\nfor k in range(20): os.dup(0)\n" * attempt + RUNS
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_python("-c", code, input=json.dumps(job))
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -167,8 +158,7 @@ def test_the_same_episode_gives_the_same_bytes() -> None:
     seeded |= {f"code: {name}" for name in PYTHON_SEEDED}
     assert {name for name in first if first[name] != other[name]} == seeded
     assert f"{datetime.now(UTC):%Y-%m-%d}" not in "\n".join(first.values())
-    moment = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
-    stamp = int(moment.timestamp())
+    stamp = int(datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp())
     assert first["shell: date"] == "Tue Mar  4 05:06:07 UTC 2025\n" * 2
     assert first["shell: a sleep"] == f"{stamp + 1}\n"
     assert first["time"].startswith(f"({stamp}, 'Tue Mar  4 05:06:07 2025'")

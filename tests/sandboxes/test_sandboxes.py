@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 
 from agentgym import ToolError
 from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 
 # time limit for code that runs forever
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
@@ -54,10 +53,6 @@ class Counter:
     @property
     def functions(self) -> dict[str, Callable[..., str]]:
         return {"add": self.add}
-
-
-def of_python(sandbox: Sandbox) -> bool:
-    return type(sandbox).__name__ == "BubblewrapSandbox"
 
 
 # Programs that reach a limit, with the limits that may stop them first.
@@ -167,7 +162,8 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
 )
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
     """Without the limit, the regular expression would match for years."""
-    assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
+    is_python = type(sandbox).__name__ == "BubblewrapSandbox"
+    assert sandbox.run(code, {}, QUICK).kind == ("timeout" if is_python else "")
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
@@ -340,10 +336,8 @@ os._exit(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
     def fork(*args: str) -> list[str]:
-        command = [sys.executable, "-W", "ignore", "-c", FORKED, *args]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=PATIENCE
-        ).stdout.splitlines()
+        shown = run_python("-W", "ignore", "-c", FORKED, *args, check=True)
+        return shown.stdout.splitlines()
 
     assert fork() == ["2", "2"]
     child, parent = fork("first")

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 
 import agentgym
 from agentgym.sandboxes import Limits, SandboxUnavailable
-from tests.helpers import PATIENCE, needs_workbench
+from tests.helpers import PATIENCE, needs_workbench, run_python
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 program_run: Any = pytest.importorskip("agentgym.sandboxes.program_run")
@@ -266,15 +264,9 @@ run([BASH, "-c", "echo began > /workspace/x; exec -a MARK sleep 300"], {})
 def test_a_host_that_ends_leaves_nothing(ending: str, tmp_path: Path) -> None:
     mark = f"agentgym-{ending}-{os.getpid()}"
     code = HOST.replace("MARK", mark).replace("ENDING", ENDINGS[ending])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        timeout=PATIENCE,
-    )
+    done = run_python("-c", code, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert (done.returncode == -signal.SIGKILL) == (ending == "killed"), done.stderr
-    assert (b"KeyboardInterrupt" in done.stderr) == (ending == "interrupted")
+    assert ("KeyboardInterrupt" in done.stderr) == (ending == "interrupted")
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and (
         alive := [p for p in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(p)]

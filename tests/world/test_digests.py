@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 
 from agentgym.world.digests import digest
+from tests.helpers import run_python
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,7 @@ def test_a_digest_is_the_same_in_a_process_that_hashes_otherwise() -> None:
         "from agentgym.world.digests import digest; print(digest({'x', 'y', 'zz', ('a', 1), 2.5}))"
     )
     shown = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        run_python("-c", code, env={**os.environ, "PYTHONHASHSEED": seed}, check=True).stdout
         for seed in ("1", "2", "3")
     }
     assert shown == {digest({"x", "y", "zz", ("a", 1), 2.5}) + "\n"}

@@ -17,6 +17,7 @@ from agentgym.training.rollout import collect, replay, rollout
 from agentgym.world import splits
 from agentgym.world.splits import TEST_SHARE, config_for_split, draw_instance, split_of
 from agentgym.world.world import COMMON
+from tests.helpers import start
 from tests.world.guess_world import GuessWorld
 
 
@@ -196,7 +197,6 @@ def test_an_instance_has_one_split_under_every_budget() -> None:
     for env_id in ("ListWorld", "GridWorld", "TreeWorld"):
         keys = []
         for factor in (1.0, 5.0):
-            env = make(env_id, budget_factor=factor)
-            env.reset(seed=3)
-            keys.append(tool_env(env).world.instance_key())
+            world = start(env_id, seed=3, budget_factor=factor).world
+            keys.append(world.instance_key())
         assert keys[0] == keys[1]

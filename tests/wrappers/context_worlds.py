@@ -29,21 +29,7 @@ from agentgym.wrappers import (
 
 Env = gymnasium.Env[Chat, str]
 WORDS = (
-    "list",
-    "reads",
-    "of",
-    "every",
-    "page",
-    "are",
-    "kept",
-    "<state>",
-    "error:",
-    "[cleared]",
-    "</think>",
-    "12",
-    "345",
-    "Größe",
-    "値",
+    "list reads of every page are kept <state> error: [cleared] </think> 12 345 Größe 値".split()
 )
 
 

@@ -65,8 +65,7 @@ def test_new_messages_stand_at_the_end_and_stay() -> None:
     episode = play(keep_two_and_say_so, 7)
     shown = [message.text.split("\n")[0] for message in episode.chat.messages]
     assert shown.count(NOTE.text) == 1
-    ids = [message.id for message in episode.chat.messages]
-    assert "edit_messages:1" in ids
+    assert "edit_messages:1" in [message.id for message in episode.chat.messages]
     assert roles(episode)[2:] == ["assistant", "tool", "user", *["assistant", "tool"] * 2]
 
 
@@ -89,8 +88,7 @@ def test_the_trigger_and_the_spec() -> None:
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     for each in (env, again):
         each.reset(seed=0)
-        lengths = [len(each.step("no call")[0].messages) for _ in range(5)]
-        assert lengths == [4, 6, 8, 10, 6]
+        assert [len(each.step("no call")[0].messages) for _ in range(5)] == [4, 6, 8, 10, 6]
 
 
 @pytest.mark.parametrize("order", [slice(None, None, -1), (0, 0), "new"])

@@ -249,8 +249,7 @@ ATTACKS = {
 @pytest.mark.parametrize("why", ATTACKS)
 def test_paths_that_are_refused(memory: Memory, why: str) -> None:
     memory("create", "/memories/a/b", "x")
-    paths = ATTACKS[why].split(" ")
-    for path in paths:
+    for path in ATTACKS[why].split(" "):
         memory.refuses(why, "create", path, "")
         memory.refuses(why, "str_replace", path, "x", "")
         memory.refuses(why, "insert", path, 0, "x")

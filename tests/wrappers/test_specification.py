@@ -15,14 +15,7 @@ from agentgym import Chat, ToolCall, ToolEnv, render, tool_env
 from agentgym.wrappers import ClearToolResults, EditMessages, ToolUses, Trim
 from tests.wrappers.context_checks import episode
 from tests.wrappers.context_worlds import read
-from tests.wrappers.specification import (
-    Line,
-    Results,
-    Simulation,
-    Summaries,
-    Thinking,
-    read_line,
-)
+from tests.wrappers.specification import Line, Results, Simulation, Summaries, Thinking, read_line
 
 PLAIN = "tests.wrappers.specification:letters"
 WORLDS: dict[str, dict[str, Any]] = {

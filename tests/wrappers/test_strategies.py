@@ -112,8 +112,7 @@ def test_the_summary_by_rules_says_what_was_called_and_found() -> None:
     checked = episode((Compaction, {"trigger": Turns(100)})).play(
         [call("say", text="one"), call("fail"), "nothing"]
     )
-    text = summarize_by_rules(Chat(tuple(checked.chat.messages[2:])))
-    assert text.splitlines()[1:] == [
+    assert summarize_by_rules(Chat(tuple(checked.chat.messages[2:]))).splitlines()[1:] == [
         'say({"text": "one"}) -> "one"',
         'fail({}) -> "error: this never works, however often it is tried"',
     ]

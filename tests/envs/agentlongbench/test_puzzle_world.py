@@ -185,8 +185,7 @@ def test_no_text_states_more_rounds_than_the_turn_budget(options: Mapping[str, A
     left = re.findall(r"(?:Remaining rounds|rounds left): ([0-9]+)", shown)
     assert left
     assert all(int(number) <= budget for number in left)
-    parsed = PuzzleWorld.read_task(played.task())
-    assert parsed.state() == played.state()
+    assert PuzzleWorld.read_task(played.task()).state() == played.state()
 
 
 @pytest.mark.parametrize("hidden", [1, 3])
@@ -213,12 +212,7 @@ def test_puzzles_follow_one_another_and_each_counts(hidden: int) -> None:
         if outcome.terminated:
             break
     assert outcome.reward == 0.5
-    assert played.report() == {
-        "puzzles": 2,
-        "hidden": 2 * hidden,
-        "found": hidden,
-        "round": 8,
-    }
+    assert played.report() == {"puzzles": 2, "hidden": 2 * hidden, "found": hidden, "round": 8}
 
 
 def test_on_the_last_turn_only_a_guess_can_succeed() -> None:

@@ -41,8 +41,7 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(
 ) -> None:
     for seed in range(4):
         log = make(knowledge, style, seed, rounds=25)
-        again = make(knowledge, style, seed, rounds=25)
-        assert list(log.messages) == list(again.messages)
+        assert list(log.messages) == list(make(knowledge, style, seed, rounds=25).messages)
         name = log.table.names[log.target]
         for each in log.rounds[1:]:
             conditions = each.messages[0].calls[0].arguments["conditions"]
@@ -62,15 +61,9 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(
 def test_the_order_of_messages_and_the_ids_of_calls_are_those_of_the_paper(style: str) -> None:
     log = make(style=style, rounds=6)
     messages = Chat(tuple(log.messages)).to_openai()
-    assert [m["role"] for m in messages[:7]] == [
-        "system",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+    assert [m["role"] for m in messages[:7]] == (
+        "system assistant user assistant tool assistant user".split()
+    )
     for place, message in enumerate(messages):
         for call in message.get("tool_calls", ()):
             assert call["id"] == f"call_{place}" == messages[place + 1]["tool_call_id"]

@@ -57,8 +57,7 @@ def carrier(rng: Random) -> Player:
     def choose(task: str, last: str) -> ToolCall:
         nonlocal favourite
         if last.startswith("{"):
-            names = json.loads(last)["intersection"]
-            return guess(rng.choice(names or names_of(task)))
+            return guess(rng.choice(json.loads(last)["intersection"] or names_of(task)))
         text = re.search(r"Hidden item ([0-9]+)\.\nRound [0-9]+: Guess (\S+)\n", last)
         following = re.search(r"Next: hidden item ([0-9]+)\.", last)
         if text is None or following is None:
@@ -259,5 +258,4 @@ def test_a_peak_leaves_smaller_numbers_before_it_and_none_larger_after_it() -> N
 def test_the_chance_of_a_configuration_is_that_of_its_instances() -> None:
     assert LongContextQA.chance(QAConfig(task=LARGEST, rounds=8)) == 1 / 8
     assert LongContextQA.chance(QAConfig(task="find_duplicates_tool")) == 0.5
-    mean = LongContextQA.chance(QAConfig(task="count_frequency_env"))
-    assert 0.12 < mean < 0.26
+    assert 0.12 < LongContextQA.chance(QAConfig(task="count_frequency_env")) < 0.26

@@ -69,8 +69,7 @@ def test_the_guarantee_is_what_a_search_of_all_policies_finds(
 
 @pytest.mark.parametrize("case", CASES)
 def test_optimal_calls_are_those_that_keep_the_guarantee(case: tuple[Any, ...]) -> None:
-    game = Bargain(*case)
-    worlds = worlds_of(game)
+    worlds = worlds_of(Bargain(*case))
     target = most(worlds)
     for call in worlds[0].legal_calls():
         worlds[0].target = target

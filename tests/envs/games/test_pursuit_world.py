@@ -101,8 +101,7 @@ def test_values_equal_those_of_a_recursion(size: int, walls: list[Cell], cells: 
         range(len(cells)), itertools.product(free, repeat=2)
     ):
         value = int(stages[catches].pursuer[number(pursuer), number(evader)])
-        expected = search.value(pursuer, evader, catches)
-        assert (value if value < 1_000 else None) == expected
+        assert (value if value < 1_000 else None) == search.value(pursuer, evader, catches)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -159,5 +158,4 @@ def test_a_seat_that_stops_playing_costs_the_other_nothing(quitter: str) -> None
 
 def test_every_default_board_lets_the_pursuer_win() -> None:
     for seed in range(30):
-        world = draw(PursuitWorld, PursuitConfig(wall_density=0.25), seed)
-        assert 3 <= world.value < 60
+        assert 3 <= draw(PursuitWorld, PursuitConfig(wall_density=0.25), seed).value < 60

@@ -32,8 +32,7 @@ def perfect(numbers: Sequence[int], per_move: int) -> tuple[int, int]:
 
 
 def reply(numbers: Sequence[int], per_move: int, rule: Opponent) -> Sequence[int]:
-    lefts = range(per_move + 1)
-    moves = [move(numbers, left, per_move) for left in lefts]
+    moves = [move(numbers, left, per_move) for left in range(per_move + 1)]
     worth = [
         got + (perfect(rest, per_move)[1] if rule == "farsighted" else 0) for got, rest in moves
     ]

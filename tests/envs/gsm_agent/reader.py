@@ -332,10 +332,7 @@ def _question(text: str) -> tuple[str, list[Key]]:
         if match is None:
             continue
         parts = {key: value for key, value in match.groupdict().items() if value}
-        noun, words = (
-            parts.get("a", "years"),
-            parts.get("c", "was"),
-        )
+        noun, words = parts.get("a", "years"), parts.get("c", "was")
         owner = parts["w"]
         one = reader.clause(owner, words, noun)
         assert one, text

@@ -148,8 +148,7 @@ def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
         env = make(
             "SearchWorld", data=folder, oracles=arm, context=context, window=1_200, max_rounds=8
         )
-        trajectory = rollout(NoisyPolicy("SearchWorld", 0.5), env, 3)
-        assert len(trajectory.steps) >= 1
+        assert len(rollout(NoisyPolicy("SearchWorld", 0.5), env, 3).steps) >= 1
     env = make("SearchWorld", data=folder, oracles="S")
     chat, _ = env.reset(seed=0)
     chat, *_ = env.step(render(best_call(world_of(env))))

@@ -97,9 +97,8 @@ def test_search_by_vectors() -> None:
     assert index.best("a", 3) == (0, 1, 4)
     assert index.best("zz", 2) == (0, 1), "nothing is near, so all are alike"
     assert index.best("b", 3) == (2, 1, 4)
-    env = make("SearchWorld", search_by=f"{__name__}:letters", **SMALL)
-    env.reset(seed=0)
-    assert "Page 1 of 20" in play(tool_env(env), search("kites")).text
+    env = start("SearchWorld", search_by=f"{__name__}:letters", **SMALL)
+    assert "Page 1 of 20" in play(env, search("kites")).text
     with pytest.raises(
         ValueError,
         match=r"embed 'nowhere:f' cannot be imported .*; write 'wordllama' or 'package.module:function'",
@@ -183,8 +182,7 @@ def test_contents_are_searched_and_metadata_is_not() -> None:
     env = start("SearchWorld", **SMALL)
     documents = env.world.database.documents
     hidden = next(d for d in documents if d.name.split()[0] not in d.content)
-    found = play(env, search(hidden.name)).text
-    assert hidden.id not in shown_ids(found)
+    assert hidden.id not in shown_ids(play(env, search(hidden.name)).text)
     assert f"name: {hidden.name}" in hidden.show()
 
 
@@ -221,8 +219,7 @@ def test_static_and_agentic_are_the_same_problems() -> None:
         )
         one, two = agentic.world.problem, static.world.problem
         assert one == two
-        told = static.chat.messages[-1].text
-        assert shown_ids(told) == [
+        assert shown_ids(static.chat.messages[-1].text) == [
             agentic.world.database.documents[place].id for place in one.documents
         ]
         assert f"Question: {one.question}" in agentic.chat.messages[-1].text
@@ -341,9 +338,7 @@ def test_a_question_without_a_month_is_answered() -> None:
 
 @pytest.mark.exhaustive
 def test_all_of_small_is_solved_from_shown_text() -> None:
-    env = make("SearchWorld-small")
-    env.reset(seed=0)
-    world: Any = tool_env(env).world
+    world: Any = start("SearchWorld-small").world
     for number in range(len(world.database.tasks)):
         assert (
             rollout(OraclePolicy("SearchWorld"), make("SearchWorld-small", task=number), 0).reward

@@ -37,8 +37,7 @@ def test_hostile_values_stay_as_they_are(value: Any) -> None:
 
 def take(world: Any, name: str, **arguments: Any) -> str:
     label_calls = world.label_calls()
-    result = world.office.call(name, arguments)
-    world.read_result(ToolCall(name, arguments), result)
+    world.read_result(ToolCall(name, arguments), world.office.call(name, arguments))
     [label] = label_calls([ToolCall(name, arguments)])
     return str(label)
 

@@ -5,13 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.writing.exam_notices import (
-    SLOTS,
-    UPDATES,
-    facts_book,
-    read_notice,
-    resolve,
-)
+from agentgym.envs.loca.writing.exam_notices import SLOTS, UPDATES, facts_book, read_notice, resolve
 from agentgym.envs.loca.writing.phrase_book import DURATIONS
 
 BOOK = facts_book()

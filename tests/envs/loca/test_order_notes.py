@@ -23,19 +23,7 @@ from agentgym.envs.loca.writing.order_notes import (
 from tests.envs.loca.note_reader import amended, declined
 
 PRODUCTS = ("Desk 061", "Bed 014", "Stool 1005", "Gift Card", "Assembly")
-KINDS = {
-    "set",
-    "drop",
-    "more",
-    "fewer",
-    "double",
-    "same",
-    "swap",
-    "exchange",
-    "only",
-    "undo",
-    "back",
-}
+KINDS = {*"set drop more fewer double same swap exchange only undo back".split()}
 
 
 def draw_order(rng: np.random.Generator) -> dict[str, int]:

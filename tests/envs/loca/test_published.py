@@ -29,6 +29,7 @@ from tests.envs.loca.office import (
     update_product,
 )
 from tests.envs.loca.published_states import STATES, files_of, write_state
+from tests.envs.loca.tasks.test_filter_low_selling_products import outlet
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -169,12 +170,7 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
 
 def in_outlet(product: int) -> Callable[[Any], Any]:
     def edit(world: Any) -> None:
-        [outlet] = [
-            each["id"]
-            for each in world.office.get(WooCommerce).categories.all()
-            if each["name"] == "Outlet/Clearance"
-        ]
-        update_product(world, product, categories=[{"id": outlet}])
+        update_product(world, product, categories=[{"id": outlet(world)}])
 
     return edit
 

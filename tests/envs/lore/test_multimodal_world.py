@@ -109,8 +109,7 @@ def test_changes_add_up_until_the_document_is_read_again() -> None:
         2 * width,
         3,
     )
-    again = world.read_document(node.file)
-    assert again == shown
+    assert world.read_document(node.file) == shown
     assert np.array_equal(change("flip_image", {"flip_type": "horizontal"}), original[:, ::-1])
 
 
@@ -165,8 +164,7 @@ def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
         ToolCall("rotate_image", {"doc_id": file, "angle": 5.5}),
         ToolCall("flip_image", {"doc_id": file, "flip_type": "vertical"}),
     )
-    best = inner.world.optimal_calls()[0]
-    info = env.step(reply(turn, flip, best))[4]
+    info = env.step(reply(turn, flip, inner.world.optimal_calls()[0]))[4]
     assert (info["labels"], info["optimal"]) == (("neutral", "neutral", "optimal"), True)
     info = env.step(
         reply(read(file), turn, flip, ToolCall("rotate_image", {"doc_id": "v1%no", "angle": 1}))

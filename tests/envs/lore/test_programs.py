@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
@@ -27,7 +26,7 @@ from agentgym.envs.lore.programs import (
 from tests.cli.test_main import command
 from tests.envs.lore.code_solver import VIRTUAL, Program
 from tests.envs.lore.games import BOTH, default, longest_chain
-from tests.helpers import PATIENCE, start
+from tests.helpers import run_python, start
 
 ASYNC = {"difficulty": "hard", "operators": ("async",)}
 
@@ -203,13 +202,7 @@ def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def printed(folder: Path) -> tuple[str, str]:
-    shown = subprocess.run(
-        [sys.executable, str(folder / "main.py")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    shown = run_python(str(folder / "main.py"))
     return shown.stdout, shown.stderr
 
 
@@ -253,8 +246,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
 def test_exports_of_all_sizes_run_for_real(
     tmp_path: Path, env_id: str, options: dict[str, Any], seed: int
 ) -> None:
-    files = export_program(env_id, seed, **options)
-    write(files, tmp_path)
+    write(export_program(env_id, seed, **options), tmp_path)
     answer = start(env_id, seed=seed, **options).world.graph.answer
     assert printed(tmp_path) == (str(answer), "")
 

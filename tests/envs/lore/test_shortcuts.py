@@ -137,8 +137,7 @@ def test_irrelevant_documents_are_told_by_rules_alone() -> None:
             assert not useful & irrelevant
             certain = {f for f in listed if f not in named or named[f] in asked}
             assert {f for f in useful if f in listed} == certain - world.known.read.keys()
-            file = rng.choice(sorted(useful))
-            text = str(world.read_document(file))
+            text = str(world.read_document(rng.choice(sorted(useful))))
             if "%X'" in text:
                 asked |= set(re.findall(r"v[0-9]+\b(?!%)", text))
             named |= dict(re.findall(r"'(v[0-9]+%[^']+)' \((v[0-9]+)\)", text))

@@ -13,15 +13,7 @@ import pytest
 
 from agentgym.office.files import pdfs
 from agentgym.office.files.pdf_tools import PdfTools
-from agentgym.office.files.pdfs import (
-    MAX_PAGES,
-    MAX_WORK,
-    Box,
-    PdfTable,
-    Text,
-    read_pdf,
-    write_pdf,
-)
+from agentgym.office.files.pdfs import MAX_PAGES, MAX_WORK, Box, PdfTable, Text, read_pdf, write_pdf
 from agentgym.text.tools import ToolError
 from tests.office.files.test_filesystem import Client
 

@@ -15,11 +15,7 @@ import pytest
 
 from agentgym.office.spreadsheet import excel_sheets
 from agentgym.office.spreadsheet.excel import Excel
-from agentgym.office.spreadsheet.workbooks import (
-    open_workbook,
-    read_workbook,
-    write_workbook,
-)
+from agentgym.office.spreadsheet.workbooks import open_workbook, read_workbook, write_workbook
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.prepared import BOOK, spreadsheets
 from tests.office.test_laws import refused

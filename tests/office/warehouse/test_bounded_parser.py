@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 
 import pytest
 from sqlglot.errors import SqlglotError
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
-from tests.helpers import calls_of
+from tests.helpers import calls_of, run_python
 from tests.office.warehouse.test_database import DIALECTS
 
 ERRORS = """
@@ -36,14 +35,9 @@ for sql in texts:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_is_the_same_in_a_process_that_hashes_otherwise(dialect: str) -> None:
+    path = {"PYTHONPATH": ":".join(sys.path)}
     told = [
-        subprocess.run(
-            [sys.executable, "-c", ERRORS, dialect],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        run_python("-c", ERRORS, dialect, env={"PYTHONHASHSEED": seed, **path}, check=True).stdout
         for seed in ("1", "2")
     ]
     assert told[0].count("Required keyword") > 300

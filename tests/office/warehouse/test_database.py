@@ -174,8 +174,7 @@ def test_tables_beyond_the_limit_are_refused_and_tables_at_it_are_kept(
         ) as caught:
             account.run(statement)
         assert not isinstance(caught.value, HostLimitError)
-    copied = copy.deepcopy(account)
-    assert copied.server.engine.table(("ds", "big")).rows == 6_000
+    assert copy.deepcopy(account).server.engine.table(("ds", "big")).rows == 6_000
     account.run("DELETE FROM ds.big WHERE TRUE")
     account.run(f"CREATE TABLE ds.more AS SELECT REPEAT('y', 600) AS s FROM {rows} AS x")
 
@@ -293,6 +292,5 @@ def test_random_changes_agree_with_a_model(dialect: str) -> None:
             assert re.search(rf"\b{len(hit)} (rows )?{change}", answer), answer
         if step % 20 == 19:
             account.server = pickle.loads(pickle.dumps(account.server))
-        rows = account.rows("SELECT k, v FROM {t}2")
-        values = [list(row.values()) for row in rows]
+        values = [list(row.values()) for row in account.rows("SELECT k, v FROM {t}2")]
         assert {int(k): int(v) for k, v in values} == model

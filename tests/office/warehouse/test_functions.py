@@ -74,14 +74,7 @@ def outside_names() -> list[str]:
     seeded = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"}
     by_name_only = {"current_connection_id", "current_query", "current_query_id", "current_transaction_id",
                     "pg_conf_load_time", "pg_postmaster_start_time", "txid_current"}  # fmt: skip
-    bare = {
-        "localtime",
-        "localtimestamp",
-        "current_time",
-        "current_timestamp",
-        "user",
-        "current_role",
-    }
+    bare = {*"localtime localtimestamp current_time current_timestamp user current_role".split()}
     return sorted({name for (name,) in rows} - seeded - by_name_only | bare | {*HIDDEN.values()})
 
 

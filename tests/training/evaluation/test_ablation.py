@@ -184,7 +184,6 @@ def test_sizes_are_those_of_the_axis_that_the_command_names(tmp_path: Path) -> N
     assert "contradicts the size" in CliRunner().invoke(app, arguments).stderr
     shown = CliRunner().invoke(app, [*arguments, "--axis=removals"])
     assert shown.exit_code == 0, shown.output
-    results = load_results(str(tmp_path))
-    assert [(r.axis, r.horizon, r.steps) for r in results] == [
+    assert [(r.axis, r.horizon, r.steps) for r in load_results(str(tmp_path))] == [
         ("removals", removals, removals + 1) for removals in (1, 1, 3, 3)
     ]

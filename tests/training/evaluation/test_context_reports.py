@@ -24,13 +24,7 @@ from agentgym.training.evaluation.intervals import TOKENS
 from agentgym.training.rollout import PolicyConfig, Trajectory, Usage, rollout, usage
 
 CONTEXTS = (
-    "none",
-    "clear_results",
-    "clear_thinking",
-    "compaction",
-    "awareness",
-    "memory",
-    "programmatic",
+    *"none clear_results clear_thinking compaction awareness memory programmatic".split(),
     "clear_results+memory",
 )
 
@@ -103,8 +97,7 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
         if row.usage and (row.world, row.context) == ("TreeWorld", "compaction")
     ]
     assert lines[3][3] == f"{sum(mine) / len(mine):,.0f}"
-    written = {path.name for path in write_report(rows, tmp_path)}
-    assert "contexts.png" in written
+    assert "contexts.png" in {path.name for path in write_report(rows, tmp_path)}
     assert (
         json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])["usage"]["counter"]
         == "cl100k_base"
@@ -132,7 +125,6 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     assert longer.value == 50
     assert "trajectory_tokens" in TOKENS
     assert summarize(rows, ("context",), "prompt_tokens")["memory",].value == 1_500
-    arms = differences(rows, (), "success")
-    assert arms["S",].value == 0.0, (
+    assert differences(rows, (), "success")["S",].value == 0.0, (
         "arms are compared within a context: the memory's episodes have no partner"
     )

@@ -115,8 +115,7 @@ def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause:
 def test_results_without_settings_expect_the_union_of_seeds(run: Path) -> None:
     rewrite(run, deleted)
     known = load_results(run)
-    rows = list(known)
-    for form in (rows, known):
+    for form in (list(known), known):
         _, header, lines = next(t for t in ablation_tables(form) if t[0].startswith("ListWorld:"))
         assert [line[header.index("missing")][0] for line in lines] == [
             *"00",
@@ -234,8 +233,7 @@ def test_differences_state_their_complete_pairs() -> None:
     rows = [row(seed, arm) for arm in ("", "S") for seed in range(10)]
     gone = [replace(each, missing="lost") for each in (rows[2], rows[13], rows[17])]
     played = [each for k, each in enumerate(rows) if k not in (2, 13, 17)]
-    change = differences(Results(played, gone), (), "success")["S",]
-    assert change.count == 7
+    assert differences(Results(played, gone), (), "success")["S",].count == 7
     assert effects(Results(played, gone), (), "success")["S",].count == 7
     title, header, lines = ablation_tables(Results(played, gone))[-1]
     assert title.startswith("Effect of each intervention")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from agentgym.cli import app
 from agentgym.training.evaluation import log_of, run_ablation
 from agentgym.training.rollout import CollectionError
 from agentgym.training.rollout.user_policy import UserPolicy
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 from tests.training.evaluation import failing_policies
 from tests.training.evaluation.failing_policies import SEEDS, TOGETHER
 from tests.training.evaluation.studies import small
@@ -121,9 +119,7 @@ def test_a_script_without_a_guard_learns_the_remedy(
 ) -> None:
     path = tmp_path / "script.py"
     path.write_text(script.format(out=str(tmp_path / "run")))
-    ended = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    ended = run_python(str(path))
     assert ended.returncode == 1
     said = ended.stderr.splitlines()
     assert len(said) <= lines, ended.stderr

@@ -126,13 +126,7 @@ def test_captions_name_the_policy_and_the_number_of_instances(
 
 LONG = "a-policy-with-a-long-name/of-several-parts:temperature=0.7"
 ELEVEN = (*ARMS, "P_", "P0", "P0.5", "S_", "S0.9")
-WORLDS = (
-    "WoocommerceStockAlert",
-    "FilterLowSellingProducts",
-    "ListWorld",
-    "TreeWorld",
-    "CodeWorld",
-)
+WORLDS = "WoocommerceStockAlert FilterLowSellingProducts ListWorld TreeWorld CodeWorld".split()
 
 
 def detailed(**shape: Any) -> list[Result]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from agentgym.training.evaluation import load_folders, log_of, run_ablation
 from agentgym.training.evaluation.provenance import difference, module_digests
 from agentgym.training.evaluation.study_folder import SETTINGS
 from agentgym.training.rollout import PolicyConfig
+from tests.helpers import run_python
 from tests.training.evaluation import studies
 
 small = functools.partial(studies.small, horizons=(4,), seeds=3)
@@ -103,8 +103,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def python(folder: Path, *words: str) -> tuple[int, str]:
-    line = [sys.executable, *words]
-    shown = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    shown = run_python(*words, cwd=folder)
     return shown.returncode, shown.stderr
 
 

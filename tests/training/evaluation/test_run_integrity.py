@@ -12,12 +12,7 @@ from typer.testing import CliRunner
 
 from agentgym import make
 from agentgym.cli import app
-from agentgym.training.evaluation import (
-    load_results,
-    log_of,
-    prepare_ablation,
-    run_ablation,
-)
+from agentgym.training.evaluation import load_results, log_of, prepare_ablation, run_ablation
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.study_folder import SETTINGS, Study, result_cell
 from agentgym.training.evaluation.verification import contradiction
@@ -145,8 +140,7 @@ def test_a_second_writer_is_told_in_one_line(run: Path, command: list[str]) -> N
 
 def test_doubles_and_strays_do_not_count_and_are_said_once(run: Path, tmp_path: Path) -> None:
     expected = load_results(run)
-    other = small(arms=("S", "P"), seeds=5)
-    run_ablation(other, tmp_path / "other", 1)
+    run_ablation(small(arms=("S", "P"), seeds=5), tmp_path / "other", 1)
     first, *_ = lines_of(run)
     with (run / TRAJECTORIES).open("ab") as file:
         file.write(first.replace(b'"reward": 1.0', b'"reward": 0.0') + first)

@@ -11,17 +11,8 @@ from agentgym import Chat, Reply
 from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy
-from agentgym.training.evaluation import (
-    Ablation,
-    load_results,
-    log_of,
-    run_ablation,
-)
-from agentgym.training.evaluation.study_folder import (
-    SETTINGS,
-    TRAJECTORIES,
-    load_study,
-)
+from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
+from agentgym.training.evaluation.study_folder import SETTINGS, TRAJECTORIES, load_study
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex

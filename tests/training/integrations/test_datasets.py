@@ -142,8 +142,7 @@ def test_calls_that_the_env_did_not_take_are_in_the_text_only() -> None:
 
 
 def test_a_summary_is_trained_in_the_row_that_asks_for_it() -> None:
-    trajectory = play("compaction", window=1_200, seed=4)
-    rows = to_chat_rows(trajectory)
+    rows = to_chat_rows(play("compaction", window=1_200, seed=4))
     summaries = [row for row in rows if row["replies"][-1].startswith("<state>")]
     assert len(summaries) == len(rows) - 1 > 0
     for row in summaries:
@@ -255,8 +254,7 @@ def test_other_ids_or_an_edit_begin_a_row(second: Reply, broken: list[int], segm
 
 
 def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> None:
-    bare = replace(TWO, logprobs=())
-    (row,) = to_training_dict(tokens(ONE, bare))["rows"]
+    (row,) = to_training_dict(tokens(ONE, replace(TWO, logprobs=())))["rows"]
     assert (row["logprobs"], row["loss_mask"]) == (None, [0, 0, 1, 1, 0, 1])
     rows = to_training_dict(tokens(ONE, Reply("scripted"), TWO))["rows"]
     assert [row["steps"] for row in rows] == [[0], [2]]
@@ -280,10 +278,6 @@ def played() -> list[Trajectory]:
     ]
 
 
-def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
-    return [row for episode, each in enumerate(trajectories) for row in to_chat_rows(each, episode)]
-
-
 def plain(row: Any) -> Any:
     return {
         **row,
@@ -302,7 +296,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("format", READERS)
 def test_files_are_read_back(format: Any, played: list[Trajectory], tmp_path: Path) -> None:
-    path, expected = tmp_path / "rows", as_rows(played)
+    path = tmp_path / "rows"
+    expected = [row for k, each in enumerate(played) for row in to_chat_rows(each, k)]
     assert export(iter(played), path, format) == len(expected)
     assert [plain(row) for row in READERS[format](path)] == expected
     loader = "json" if format == "jsonl" else format

@@ -98,8 +98,7 @@ def test_doing_nothing_scores_zero_and_the_trajectory_is_kept(tmp_path: Path) ->
 def test_a_limit_of_inspect_truncates_the_episode(tmp_path: Path) -> None:
     task = world("ListWorld", seeds=1)
     answer: Answer = lambda messages: ModelOutput.from_content("mockllm", "Hm.")  # noqa: E731
-    log = run(task, answer, tmp_path, message_limit=6)
-    (played,) = read_log(Path(log.location))
+    (played,) = read_log(Path(run(task, answer, tmp_path, message_limit=6).location))
     assert (played.truncated, played.reward) == (True, 0.0)
     assert len(played.steps) < 5
 

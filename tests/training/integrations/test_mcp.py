@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 import agentgym
 from agentgym.office import SERVERS
-from tests.helpers import play_optimally, start
+from tests.helpers import play_optimally, run_python, start
 from tests.training.integrations.openenv_server import serving as serving_app
 
 anyio: Any = pytest.importorskip("anyio")
@@ -100,13 +99,7 @@ def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.rotation
 def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [
-        "-c",
-        "from agentgym.cli import main; main()",
-        "serve",
-        "filesystem",
-        "--stdio",
-    ]
+    command = ["-c", "from agentgym.cli import main; main()", "serve", "filesystem", "--stdio"]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
     tools, *answers = talk(parameters, write_and_read)
     assert ("write_file" in [name for name, *_ in tools], answers) == (True, EXPECTED)
@@ -128,6 +121,5 @@ def test_http_keeps_episodes_apart() -> None:
 def test_without_the_extra_the_remedy_is_told() -> None:
     code = "import sys; sys.modules['mcp_types'] = None; from agentgym.cli import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, "serve", "filesystem", "--stdio"]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    result = run_python("-c", code, "serve", "filesystem", "--stdio", env=environment)
     assert (result.returncode, "pip install 'agentgym-suite[mcp]'" in result.stderr) == (2, True)

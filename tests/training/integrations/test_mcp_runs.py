@@ -32,8 +32,7 @@ def settings(world: str = TASK, sizes: tuple[int, ...] = (8_000,), seeds: int = 
 
 
 def optimal_call(episode: Any) -> ToolCall:
-    world = episode._episode.env.unwrapped.world
-    return best_call(world)
+    return best_call(episode._episode.env.unwrapped.world)
 
 
 def play(episode: Any, calls: int = 1_000) -> None:

@@ -186,8 +186,7 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
     assert {name for name in dir(environment) if not name.startswith("_")} == public
     assert type(environment).__name__ == world
     for each in tools:
-        method = getattr(environment, each.name)
-        shown = get_json_schema(method)
+        shown = get_json_schema(getattr(environment, each.name))
         # Annotations cannot express nested types.
         fields = [field for shape in objects_in(each.parameters, top=True) for field in shape]
         told = plain(each.to_openai())

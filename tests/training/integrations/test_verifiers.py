@@ -139,8 +139,7 @@ def test_edited_contexts_are_shown_edited(options: dict[str, Any]) -> None:
 
 
 def test_tasks_are_groups_of_one_spec_and_seed() -> None:
-    env = load_environment("ListWorld", range(7, 9), **SMALL)
-    first, second = list(env.taskset)
+    first, second = list(load_environment("ListWorld", range(7, 9), **SMALL).taskset)
     known = [
         group_id(rollout(OraclePolicy("ListWorld"), agentgym.make("ListWorld", **SMALL), seed))
         for seed in (7, 8)

@@ -257,8 +257,7 @@ def test_an_edited_episode_gives_all_its_rows(
             assert field["response_mask"].tolist() == row["loss_mask"][start:]
             assert field["rollout_log_probs"].tolist() == pytest.approx(row["logprobs"][start:])
             assert field["rm_scores"].sum().item() == pytest.approx(known.reward)
-            ends = field["extra_fields"]["reward_extra_info"]
-            assert ends == {
+            assert field["extra_fields"]["reward_extra_info"] == {
                 "success": float(known.reward >= 1),
                 "truncated": float(known.truncated),
                 "turns": float(len(replies)),

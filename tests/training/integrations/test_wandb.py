@@ -16,12 +16,7 @@ REASON = "wandb is not installed; it comes with verl: make adapters"
 torch = pytest.importorskip("torch", reason="needs the extra train")
 
 from agentgym.training.rl import Cloning, CloningConfig  # noqa: E402 - after the check for torch
-from tests.training.rl.echo_trainers import (  # noqa: E402 - as above
-    Echo,
-    make_words_tokenizer,
-    stop_at,
-    wavering_model,
-)
+from tests.training.rl.echo_trainers import Echo, make_words_tokenizer, stop_at, wavering_model  # noqa: E402 - as above
 from tests.training.rl.echo_world import make_env  # noqa: E402 - as above
 
 

@@ -93,13 +93,9 @@ def test_the_last_tag_counts_and_none_is_wrong() -> None:
         metric(task, "verbose")
         for task in ("intersection", "find_target_offsets_tool", "count_frequency_env")
     ] == ["f1", "ordered pair", "accuracy"]
-    assert {form(task, style) for task in TASKS for style in ("concise", "verbose")} == {
-        "int",
-        "bool",
-        "pair",
-        "list",
-        "name",
-    }
+    assert {form(task, style) for task in TASKS for style in ("concise", "verbose")} == (
+        {"int", "bool", "pair", "list", "name"}
+    )
 
 
 PLAN = Plan(settings=("ki-c", "kf-v"), lengths=("16384",), samples=2, seed=5)

@@ -98,8 +98,7 @@ def test_the_figure_has_a_panel_for_each_measure(tmp_path: Any) -> None:
     values = [[list(line.get_ydata()) for line in panel.lines] for panel in figure.axes]
     assert np.allclose(values[0][0], [700 / 9, 400 / 9])
     assert values[1:] == [[[10, 10], [20, 20]], [[7, 7], [7, 7]], [[5, 5], [10, 10]]]
-    colours = {line.get_color() for line in figure.axes[0].lines}
-    assert len(colours) == 2
+    assert len({line.get_color() for line in figure.axes[0].lines}) == 2
     shown = " ".join(each.get_text() for each in figure.findobj(Text))
     assert {"8K", "16K", "strategy", "memory"} <= set(shown.split())
     assert "n = 3 instances" in shown

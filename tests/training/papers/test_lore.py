@@ -19,13 +19,7 @@ from agentgym.training.evaluation import (
     run_ablation,
     write_report,
 )
-from agentgym.training.papers.lore import (
-    accuracy,
-    curve,
-    lines,
-    lore_figure,
-    lore_tables,
-)
+from agentgym.training.papers.lore import accuracy, curve, lines, lore_figure, lore_tables
 from agentgym.training.rollout import PolicyConfig
 from tests.cli.test_main import command
 

@@ -45,12 +45,7 @@ HARD = {"items": 4, "removals": 2, "max_failed_rounds": 1}
 
 # Recorded and sent options.
 
-VALUES: dict[str, Any] = {
-    "temperature": 0.25,
-    "top_p": 0.5,
-    "max_tokens": 77,
-    "seed": 5,
-}
+VALUES: dict[str, Any] = {"temperature": 0.25, "top_p": 0.5, "max_tokens": 77, "seed": 5}
 
 
 @kinds
@@ -87,8 +82,7 @@ def test_model_options_reach_the_wire_or_are_refused(kind: Kind) -> None:
     assert {option.name for option in fields(ModelOptions)} == given.keys() | refused.keys()
     with serving(kind.said("hi"), kind.path) as server:
         name = f"{kind.factory}:model=m:base_url={kind.url(server)}"
-        policy = PolicyConfig(name, model=ModelOptions(**given))
-        policy.make("ListWorld")([ASK])
+        PolicyConfig(name, model=ModelOptions(**given)).make("ListWorld")([ASK])
     assert server.requests[0]["temperature"] == 0.0
     assert server.requests[0][kind.names["max_tokens"]] == 64
     for option, value in refused.items():
@@ -131,8 +125,7 @@ def test_a_prompt_has_native_tools_or_written_calls(env_id: str, kind: str) -> N
             env = agentgym.make(env_id, dialect=dialect)
             chat, _ = env.reset(seed=0)
             env.close()
-            policy = api.policy("http://127.0.0.1:1/v1", tools=tools)
-            request = policy.request(chat)
+            request = api.policy("http://127.0.0.1:1/v1", tools=tools).request(chat)
             said = "\n".join(api.prompt_texts(request))
             assert bool(request.get("tools")) == (tools == "native")
             assert any(phrase in said for phrase in WRITTEN) == (tools == "text")

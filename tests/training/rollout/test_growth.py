@@ -113,8 +113,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(TeamPolicy(env_id), make(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
     server = EnvServer(make(env_id))
-    first = server.reset(0)
-    sent = len(first.messages)
+    sent = len(server.reset(0).messages)
     sent += sum(len(server.step((step.reply.text, ""))[0].messages) for step in steps)
     assert sent <= 1.1 * len(shown) + len(steps) / 10
 

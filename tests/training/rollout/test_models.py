@@ -130,8 +130,7 @@ def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
         assert len(second.ids) == room
         assert len(first.ids) == min(9, lengths[1] + room - lengths[0])
         made = [row for reply in (first, second) for row in join([(0, reply)])]
-        again = logprobs_of(model, batch(made, 0), 1.0)
-        assert again.shape[1] == lengths[1] + room, (
+        assert logprobs_of(model, batch(made, 0), 1.0).shape[1] == lengths[1] + room, (
             "the longest row just fits, so it can be trained on"
         )
     model = make_model(tokenizer, width=32, heads=2, context=lengths[1])

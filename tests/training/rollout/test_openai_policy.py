@@ -8,8 +8,6 @@ import gc
 import json
 import math
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,7 +29,7 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.endpoints.answers import MALFORMED
 from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
 from agentgym.training.rollout.event_loop import ENDPOINTS
-from tests.helpers import PATIENCE
+from tests.helpers import run_python
 from tests.training.rollout.endpoint_kinds import (
     ASK,
     environment,  # noqa: F401 - a fixture
@@ -170,8 +168,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
         "policy = EndpointPolicy(EndpointConfig('m', sys.argv[1]))\nprint(policy([Chat((Message('user', 'hi'),))])[0].text)"
     )
     with serving(Answer({"content": "x"})) as server:
-        line = [sys.executable, "-W", "default", "-c", code, server.url]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = run_python("-W", "default", "-c", code, server.url)
     assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
 
 

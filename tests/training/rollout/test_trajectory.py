@@ -58,11 +58,10 @@ def test_tokens_images_and_thinking_survive() -> None:
         raw="<think>why</think>x",
     )
     chat = Chat((Message("user", "look", images=(Image(b"\x89PNG", "a dot"),), id="0:1"), message))
-    reply = Reply("x", (1, 2), (3,), (-0.5,))
     trajectory = Trajectory(
         '{"id": "x"}',
         3,
-        (Step(chat, reply, 0.5, {}),),
+        (Step(chat, Reply("x", (1, 2), (3,), (-0.5,)), 0.5, {}),),
         chat.add(Message("tool", "ok")),
         True,
         False,

@@ -231,8 +231,7 @@ def test_who_knew_what_when_is_read_by_keyboard(browser: Browser, page: str) -> 
         "return [...document.querySelectorAll('.facts tbody tr')]"
         ".map(row => [0, 2, 3].map(k => row.children[k].innerText))"
     )
-    made = [["1", "1", "–"], ["3", "3", "–"]]
-    assert browser.run(facts) == made
+    assert browser.run(facts) == [["1", "1", "–"], ["3", "3", "–"]]
     browser.run("document.querySelector('.facts summary').focus()")
     browser.keys(ENTER)
     assert "The element has been removed." in browser.run(

@@ -109,8 +109,7 @@ def test_the_page_receives_every_field_of_step_info() -> None:
     data = json.loads(played().to_json())
     detail = {field.name: f"value of {field.name}" for field in fields(StepInfo)}
     data["steps"][0]["info"]["detail"] = detail
-    view = build_view(json.dumps(data).encode())
-    assert view["turns"][0]["info"]["detail"] == detail
+    assert build_view(json.dumps(data).encode())["turns"][0]["info"]["detail"] == detail
 
 
 def test_hints_are_parts_of_their_own_only_where_an_oracle_wrote_them() -> None:

@@ -89,8 +89,7 @@ def test_hostile_names_do_not_leave_the_script_element() -> None:
     text = escape_json({"title": HOSTILE})
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {"title": HOSTILE}
-    page = "".join(render_page({"title": HOSTILE, "rows": []}))
-    document = Document(page)
+    document = Document("".join(render_page({"title": HOSTILE, "rows": []})))
     assert json.loads(document.scripts["boot"])["title"] == HOSTILE
     assert sum(tag == "script" for tag, _ in document.tags) == 2
 

@@ -101,8 +101,7 @@ def test_order_with_missing_values_last(sort: str, order: list[int]) -> None:
 
 
 def test_columns_that_are_empty_or_none_are_hidden() -> None:
-    columns = evaluate("columnsOf(rows).map((column) => column.name)")
-    assert columns == [
+    assert evaluate("columnsOf(rows).map((column) => column.name)") == [
         "number", "outcome", "run", "world", "arm", "policy", "seed", "size", "turns", "reward",
     ]  # fmt: skip
 

@@ -11,14 +11,7 @@ import pytest
 
 from agentgym.envs.loca.tasks.academic_warning import DATASET, LATEST, LOG, RESULT
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from tests.envs.loca.office import (
-    Change,
-    call,
-    each_cell,
-    final_state_tests,
-    fresh,
-    in_csv,
-)
+from tests.envs.loca.office import Change, call, each_cell, final_state_tests, fresh, in_csv
 
 TASK = "AcademicWarning"
 rewrite = functools.partial(in_csv, RESULT)
@@ -32,8 +25,7 @@ def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)
         held = len(world.truth["entries"])
-        ids = [row["id"] for row in cloud.store.find("log_entries")][held:]
-        for entry in ids:
+        for entry in [row["id"] for row in cloud.store.find("log_entries")][held:]:
             cloud.store.delete("log_entries", id=entry)
         for student, name in world.truth["critical"].items():
             write(world, student, name)

@@ -26,15 +26,7 @@ from agentgym.envs.loca.writing.applications import (
 from agentgym.office.email.messages import addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf, write_pdf
-from tests.envs.loca.office import (
-    Change,
-    carry_out,
-    faults_after,
-    fresh,
-    no_file,
-    resend,
-    unsent,
-)
+from tests.envs.loca.office import Change, carry_out, faults_after, fresh, no_file, resend, unsent
 from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"

@@ -29,19 +29,9 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
 from agentgym.envs.loca.writing.exam_stories import Timetable
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email
-from agentgym.office.spreadsheet.workbooks import (
-    read_workbook,
-    write_workbook,
-)
+from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
 from tests.envs.loca.exam_reader import Reader, is_exempt
-from tests.envs.loca.office import (
-    Change,
-    Rows,
-    each_cell,
-    final_state_tests,
-    fresh,
-    one_cell,
-)
+from tests.envs.loca.office import Change, Rows, each_cell, final_state_tests, fresh, one_cell
 
 TASK = "CanvasArrangeExam"
 OPTIONS = {"length": 16_000, "seed": 3}

@@ -18,14 +18,7 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
 )
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
-from tests.envs.loca.office import (
-    Change,
-    Rows,
-    final_state_tests,
-    fresh,
-    in_csv,
-    one_cell,
-)
+from tests.envs.loca.office import Change, Rows, final_state_tests, fresh, in_csv, one_cell
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 24_000, "seed": 4}

@@ -18,13 +18,7 @@ from agentgym.envs.loca.tasks.course_assistant import (
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import read_workbook
-from tests.envs.loca.office import (
-    Change,
-    final_state_tests,
-    fresh,
-    resend,
-    unsent,
-)
+from tests.envs.loca.office import Change, final_state_tests, fresh, resend, unsent
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}

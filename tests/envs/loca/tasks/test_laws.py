@@ -74,8 +74,7 @@ def test_opaque_ids_belong_to_one_seed() -> None:
     texts = {}
     for seed in (0, 0, 1):
         world = fresh("WoocommerceStockAlert", seed=seed)
-        answer = world.office.call("list_spreadsheets", {})
-        ids = set(re.findall("[0-9a-f-]{24,}", answer))
+        ids = set(re.findall("[0-9a-f-]{24,}", world.office.call("list_spreadsheets", {})))
         assert ids
         assert texts.setdefault(seed, ids) == ids
     assert not texts[0] & texts[1]

@@ -17,15 +17,7 @@ from agentgym.envs.loca.tasks.machine_operating import (
 )
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.workbooks import read_workbook
-from tests.envs.loca.office import (
-    Change,
-    Rows,
-    call,
-    each_cell,
-    final_state_tests,
-    fresh,
-    in_csv,
-)
+from tests.envs.loca.office import Change, Rows, call, each_cell, final_state_tests, fresh, in_csv
 
 TASK = "MachineOperating"
 

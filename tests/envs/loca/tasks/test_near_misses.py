@@ -209,8 +209,7 @@ STATEMENTS = {
 def of_shop(task: str) -> Misses:
     if "woocommerce" not in TASKS[task].servers:
         return
-    shop = fresh(task).office.get(WooCommerce)
-    product = shop.products.all()[0]["id"]
+    product = fresh(task).office.get(WooCommerce).products.all()[0]["id"]
     data = {"regular_price": "1.23"}
     yield "a price", call("woo_products_update", productId=product, productData=data), "shop"
     yield "no product", call("woo_products_delete", productId=product, force=True), ""

@@ -217,8 +217,7 @@ def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> N
     world = fresh(name)
     while (steps := world.progress.pending())[0].call.name != "send_email":
         play(world, [steps[0].call])
-    mail = steps[0].call.arguments
-    play(world, [ToolCall("send_email", {**mail, **changes})])
+    play(world, [ToolCall("send_email", {**steps[0].call.arguments, **changes})])
     assert steps[0].label in [step.label for step in world.progress.pending()]
     while (steps := world.progress.pending()) != [CLAIM]:
         play(world, [steps[0].call])

@@ -38,21 +38,18 @@ def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change
     return mutate
 
 
+def before() -> dict[Any, Any]:
+    return {row[0]: row[2] for row in table(fresh(TASK))}
+
+
 def used(world: World) -> int:
-    before = dict(
-        zip(
-            (row[0] for row in table(fresh(TASK))),
-            (row[2] for row in table(fresh(TASK))),
-            strict=True,
-        )
-    )
-    return next(k for k, row in enumerate(table(world), 1) if row[2] != before[row[0]])
+    stocks = before()
+    return next(k for k, row in enumerate(table(world), 1) if row[2] != stocks[row[0]])
 
 
 def as_before(world: World) -> None:
     k = used(world)
-    before = {row[0]: row[2] for row in table(fresh(TASK))}
-    enter(world, f"C{k}", [[before[table(world)[k - 1][0]]]])
+    enter(world, f"C{k}", [[before()[table(world)[k - 1][0]]]])
 
 
 def stock(by: int, place: int = 0) -> Change:

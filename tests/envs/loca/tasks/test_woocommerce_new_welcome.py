@@ -12,12 +12,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca import note_reader
-from tests.envs.loca.office import (
-    Change,
-    final_state_tests,
-    fresh,
-    sql,
-)
+from tests.envs.loca.office import Change, final_state_tests, fresh, sql
 
 TASK = "WoocommerceNewWelcome"
 CRM = f"{DATASET}.{TABLE}"

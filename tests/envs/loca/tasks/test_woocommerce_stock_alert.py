@@ -22,7 +22,6 @@ from tests.envs.loca.office import (
     final_state_tests,
     fresh,
     resend,
-    solved,
     unsent,
 )
 
@@ -97,7 +96,13 @@ def above(world: WoocommerceStockAlert) -> None:
     enter(world, world.truth["sheet"], ALERTS, "A2", [rows[-1], *rows[:-1]])
 
 
+def renamed(world: WoocommerceStockAlert) -> None:
+    names = {"sheet": ALERTS, "new_name": "X"}
+    world.office.call("rename_sheet", {"spreadsheet": world.truth["sheet"], **names})
+
+
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "the sheet has another name": (renamed, "has the columns []"),
     "a new row above the old ones": (above, "must come first"),
     "one row is missing": (without_last, "is missing"),
     "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
@@ -135,14 +140,6 @@ EQUIVALENTS: dict[str, Change] = {
 test_near_misses_fail, test_equivalents_pass = final_state_tests(
     TASK, NEAR_MISSES, EQUIVALENTS, seed=2
 )
-
-
-def test_removed_and_renamed_sheets_are_failures() -> None:
-    world = solved(TASK)
-    world.office.call(
-        "rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": ALERTS, "new_name": "X"}
-    )
-    assert "has the columns []" in " ".join(world.task_failures())
 
 
 @pytest.mark.parametrize("seed", range(3))
