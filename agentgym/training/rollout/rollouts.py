@@ -91,7 +91,4 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 
 def _reply_of(step: Step) -> Reply:
-    # Replies read from a log lack `ended` and `usage`, so take both from the step's info.
-    ended = step.info.get("detail", {}).get("ended", "")
-    ended = ended if ended in ("left", "over_window") else ""
-    return replace(step.reply, ended=ended, usage=step.info.get("usage"))
+    return replace(step.reply, ended=step.ended, usage=step.info.get("usage"))
