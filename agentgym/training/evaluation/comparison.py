@@ -154,7 +154,10 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
     if most < 2:
         return []
     ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
-    rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
+    rates: dict[int, dict[Key, Interval]] = {}
+    for k in ks:
+        rows = pass_at(results, k)  # if each instance lacks samples, no instance is left
+        rates[k] = summarize(rows, ("policy", "world", "arm"), "success") if rows else {}
     lines = []
     for key, rows in group_by(results.everything, "policy", "world", "arm").items():
         policy, world, arm = key

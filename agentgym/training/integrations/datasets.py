@@ -114,10 +114,15 @@ def group_of(spec: str, seed: int) -> str:
 
 
 def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
-    """Return one row per segment; every reply is trainable in exactly one row."""
+    """Return one row per segment; every reply is trainable in exactly one row. A step in which the
+    policy ended the episode without a reply (`Step.ended`) is omitted.
+    """
     dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
     rows: list[ChatRow] = []
-    segments, group = trajectory.segments(), group_id(trajectory)
+    segments: list[list[int]] = []
+    for part in trajectory.segments():
+        segments.append([k for k in part if not trajectory.steps[k].ended])
+    segments, group = list(filter(None, segments)), group_id(trajectory)
     for number, segment in enumerate(segments):
         steps = [trajectory.steps[k] for k in segment]
         reply = _as_message(steps[-1], _after(trajectory, segment[-1]), dialect)

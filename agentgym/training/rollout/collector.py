@@ -79,6 +79,12 @@ class Collector:
                     "lockstep cannot abandon a hung slot, so it does not support timeout; use "
                     "another engine"
                 )
+        if self._engine.in_use:
+            raise ValueError(
+                f"another collector uses this {type(self._engine).__name__} engine; close that "
+                "collector, or make an engine for each collector"
+            )
+        self._engine.in_use = True
         self._dispatcher = Dispatcher(
             self._engine, self._make_env, self.spec, num_envs, timeout, retries
         )
@@ -104,6 +110,7 @@ class Collector:
     def close(self) -> None:
         """Close all slots, including hung slots."""
         self._dispatcher.close()
+        self._engine.in_use = False
 
     def collect(
         self,

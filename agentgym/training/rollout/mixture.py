@@ -48,6 +48,12 @@ class Mixture(gymnasium.Env[Chat, str]):
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         return self._current.step(action)
 
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode with the current score; return the same values as `step`."""
+        inner: Any = self._current.unwrapped
+        outcome: tuple[Chat, float, bool, bool, dict[str, Any]] = inner.truncate(reason)
+        return outcome
+
     def close(self) -> None:
         for env in self._envs.values():
             env.close()

@@ -92,6 +92,4 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 def reply_of(step: Step) -> Reply:
     """Return a recorded reply, with `ended` and `usage` from the step's info, as logs lack both."""
-    ended = (step.info.get("detail") or {}).get("ended", "")
-    ended = ended if ended in ("left", "over_window") else ""
-    return replace(step.reply, ended=ended, usage=step.info.get("usage"))
+    return replace(step.reply, ended=step.ended, usage=step.info.get("usage"))

@@ -44,6 +44,13 @@ class Step:
     reward: float
     info: Mapping[str, Any]
 
+    @property
+    def ended(self) -> str:
+        """Why the policy ended the episode instead of replying; empty if the policy replied."""
+        # Replies read from a log lack `ended`, so take it from the step's info.
+        ended = (self.info.get("detail") or {}).get("ended", "")
+        return self.reply.ended or (ended if ended in ("left", "over_window") else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:

@@ -23,6 +23,7 @@ from agentgym.training.evaluation import (
     run_ablation,
     summarize,
 )
+from agentgym.training.evaluation.comparison import pass_table
 from agentgym.training.rollout import PolicyConfig
 
 
@@ -75,6 +76,14 @@ def test_pass_at_k_by_hand() -> None:
     titles = [title for title, _, _ in ablation_tables(rows)]
     assert titles[0] == "pass@k of 4 samples an instance, % with 95% intervals by instance"
     assert not any("pass@k" in title for title, _, _ in ablation_tables(pass_at(rows, 1)))
+
+
+def test_a_sample_missing_of_each_instance_leaves_pass_at_k_without_data() -> None:
+    rows = [row("a", seed, 1.0, sample=k) for seed in range(3) for k in range(2)]
+    lost = [replace(each, missing="lost") if each.sample else each for each in rows]
+    (line,) = pass_table(lost)[0][2]
+    assert line[3].startswith("100.0 [")
+    assert line[4:6] == ["", "3 lost"]
 
 
 def test_levels_may_differ_by_world() -> None:

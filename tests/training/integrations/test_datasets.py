@@ -25,7 +25,7 @@ from agentgym.training.integrations import (
     write_rows,
 )
 from agentgym.training.integrations.datasets import group_of
-from agentgym.training.rollout import Step, Trajectory, rollout
+from agentgym.training.rollout import Episode, Step, Trajectory, replay, rollout
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))
@@ -154,6 +154,23 @@ def test_a_summary_is_trained_in_the_row_that_asks_for_it() -> None:
     )
     assert after[place - 1]["role"] == "assistant"
     assert place - 1 not in rows[1]["trainable"], "the summary was trained before"
+
+
+@pytest.mark.parametrize("ended", ["left", "over_window", "of its own"])
+@pytest.mark.parametrize("replies", [0, 2])
+def test_an_end_without_a_reply_is_not_trained(ended: str, replies: int) -> None:
+    episode = Episode(make("ListWorld"), 0)
+    for _ in range(replies):
+        episode.play(Reply("a"))
+    episode.play(Reply("", ended=ended))
+    recorded = [episode.trajectory()]
+    if ended != "of its own":
+        recorded.append(Trajectory.from_json(recorded[0].to_json()))
+    for trajectory in recorded:
+        rows = to_chat_rows(trajectory)
+        assert [reply for row in rows for reply in row["replies"]] == ["a"] * replies
+        assert [k for row in rows for k in row["trainable"]] == [2, 4][:replies]
+        assert replay(trajectory) == trajectory
 
 
 def test_examples_are_not_trained() -> None:

@@ -21,7 +21,7 @@ from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import Curve, LearnConfig, Learning, Point
 from agentgym.training.rl import from_scratch as learn
 from agentgym.training.rl.learning_curve import CURVE, learning_figure
-from agentgym.training.rollout import PolicyConfig, collect, load_policy, replay, rollout
+from agentgym.training.rollout import Episode, PolicyConfig, collect, load_policy, replay, rollout
 from agentgym.training.rollout.mixture import mixture
 
 SIZES: dict[str, Any] = {
@@ -98,6 +98,9 @@ def test_a_mixture_plays_the_env_that_the_seed_chooses() -> None:
     assert all(replay(trajectory) == trajectory for trajectory in played), (
         "its spec says what it is made of"
     )
+    episode = Episode(gymnasium.make(spec), 1)
+    episode.leave()
+    assert (episode.trajectory().truncated, episode.trajectory().steps[0].ended) == (True, "left")
     with pytest.raises(ValueError, match="a mixture requires at least one spec"):
         gymnasium.make(mixture([]))
 

@@ -30,7 +30,9 @@ from agentgym.training.rollout import (
     collect,
     replay,
 )
-from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT
+from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT, Lockstep
+from agentgym.training.rollout.engines.processes import Processes
+from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
 from tests.training.rollout.faulty_world import Awaiting, Mortal, Worker, check_fault, make_env
@@ -105,6 +107,19 @@ def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
         third = list(collector.collect(Worker("who"), range(6)))
     assert [t.failure for t in first + third] == [""] * 12
     assert {bool(t.failure) for t in second} == {False, True}
+
+
+@pytest.mark.parametrize("make", [Lockstep, Threads, Asyncio, partial(Processes, workers=1)])
+def test_an_engine_serves_one_collector_after_another(make: Any) -> None:
+    engine, policy = make(), Awaiting(NoisyPolicy("ListWorld", 0.2))
+    for items in (4, 6):  # the second collector has another env
+        spec = agentgym.spec("ListWorld", items=items)
+        with Collector(spec, 2, engine=engine) as collector:
+            assert by_seed(collector.collect(policy, range(3))) == by_seed(
+                collect(policy, spec, range(3))
+            )
+            with pytest.raises(ValueError, match="make an engine for each collector"):
+                Collector(spec, 2, engine=engine)
 
 
 def test_a_collection_that_is_left_early_leaves_nothing_running() -> None:

@@ -95,10 +95,12 @@ class Engine:
     Attributes:
         isolates: Whether an error ends only its own episode; otherwise, the error is raised.
         awaits: Whether slots await single replies; otherwise, the collector requests batches.
+        in_use: Whether an open collector has the engine, whose workers serve only one collector.
     """
 
     isolates = True
     awaits = False
+    in_use = False
 
     def check(self, policy: UserPolicy) -> None:
         """Raise `ValueError` if the engine does not support a policy."""
@@ -108,7 +110,9 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for slots to close, then free shared resources."""
+        """Wait up to `GRACE` seconds for slots to close, then free shared resources. The engine can
+        then serve another collector.
+        """
 
 
 class LocalSlot(Slot):

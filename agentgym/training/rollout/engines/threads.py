@@ -184,13 +184,15 @@ class Threads(Engine):
 
     def __init__(self, threads: int = THREADS) -> None:
         check_int("threads", threads, 1, 100_000)
+        self._threads = threads
         self._pool = ThreadPool(threads)
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         return ThreadSlot(make_env, number, answers, self._pool)
 
     def close(self) -> None:
-        self._pool.close()
+        closing, self._pool = self._pool, ThreadPool(self._threads)
+        closing.close()
 
 
 class Asyncio(Threads):

@@ -95,10 +95,11 @@ class WorkerEngine(Engine):
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        for worker in self._running.values():
+        closing, self._running = self._running.values(), {}
+        for worker in closing:
             worker.close()
         until = time.monotonic() + GRACE
-        for worker in self._running.values():
+        for worker in closing:
             worker.join(until)
 
 
