@@ -55,7 +55,9 @@ HttpAddress = Annotated[
 EpisodeCount = Annotated[
     int,
     typer.Option(
-        min=1, max=1_000, help="Number of episodes that --http serves, with consecutive seeds."
+        min=1,
+        max=1_000,
+        help="Number of episodes with --http or, for each size, --out; seeds are consecutive.",
     ),
 ]
 Token = Annotated[
