@@ -27,7 +27,7 @@ NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
 # Worlds in which a known deficit is not found, with the reason.
 REASONS = {
     "AcademicWarning": (
-        "the distraction deficit is not found, because the plan has six or seven turns at any size, so the chat "
+        "the distraction deficit is not found, because the plan is short at this size, so the chat "
         "contains little history that could distract the agent."
     )
 }

@@ -12,11 +12,11 @@ HEAD = """# Differences between the office servers and the published servers
 
 <!-- Written by `make docs` from tests/office/published. -->
 
-The office servers offer the tools of the servers published with LOCA-bench, with the same names and
-parameters. JSON results have the same keys and types. A test calls every tool and compares the
-format of the result with the published format. The wording of descriptions and messages is new.
-Where a published server is broken or returns wrong facts, the office server follows the real
-service; this page lists those tools. In all servers
+The office servers offer the tools of the servers published with LOCA-bench, with the same names.
+Parameters, and the keys and types of JSON results, are the same except as listed on this page. A
+test calls every tool and compares the format of the result with the published format. The wording
+of descriptions and messages is new. Where a published server is broken or returns wrong facts, the
+office server follows the real service. In all servers
 
 * a refused call returns an error that explains the reason, and changes nothing;
 * a tool refuses every call if the simulated account lacks the tool's feature;

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,15 @@ def test_imports_point_one_way() -> None:
     assert [
         f"{path.relative_to(ROOT)}: {fault}" for path in SOURCES for fault in faults(path)
     ] == []
+
+
+def test_the_layout_in_contributing_lists_importers_first() -> None:
+    layout = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("```")[1]
+    order = re.findall(r"^  (\w+)/", layout, re.MULTILINE)
+    assert set(order) == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    for room, targets in MAY.items():
+        above = order[: order.index(room.partition(".")[0])] if room else []
+        assert [name for name in targets if name.partition(".")[0] in above] == [], room
 
 
 def cycle(targets: Mapping[str, set[str]]) -> set[str]:

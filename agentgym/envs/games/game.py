@@ -28,7 +28,7 @@ _LEFT = re.compile(r"Turns left: ([0-9]+)")
 
 
 class GameWorld(SeatedWorld[ConfigT]):
-    """Game for one or two agents in which every move calls the same tool with one argument.
+    """Game for one or two agents; by default, every move calls the same tool with one argument.
 
     Attributes:
         texts: The rules, the hint for a move (`plan`) and the hint for a lost game (`lost`).

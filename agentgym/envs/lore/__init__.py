@@ -28,7 +28,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
     **{f"n{count}": {"operations": count} for count in GRID},
 }
-"""Presets of each LORE world, with the benchmark's operation counts."""
+"""Presets of each LORE world, with operation counts in the benchmark's range."""
 
 _WITHOUT_DISTRACTORS = {**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}}
 

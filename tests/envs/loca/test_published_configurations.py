@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,14 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -
         read_configurations(path)
     with pytest.raises(ValueError, match="must be a JSON file"):
         read_configurations(tmp_path)
+
+
+def test_the_page_lists_every_parameter_without_an_option() -> None:
+    text = Path("docs/loca_states.md").read_text(encoding="utf-8").partition("## States")[0]
+    rows = re.findall(r"^\| ([\w, ]+) \| (.*?) \|", text, re.MULTILINE)
+    path = Path("agentgym/envs/loca/published/tasks.toml")
+    for task, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        listed = [names for tasks, names in rows if task in tasks] or [rows[-1][1]]  # the others
+        patterns = re.findall(r"`(.*?)`", listed[0])
+        for name in (*table["without"], *table.get("fixed", ()), *table.get("most", ())):
+            assert any(fnmatchcase(name, pattern) for pattern in patterns), f"{task}: {name}"
