@@ -1,4 +1,4 @@
-"""The command line (extra `cli`)."""
+"""The command line, which needs the extra `cli`."""
 
 import sys
 
