@@ -101,9 +101,9 @@ def test_heavy_statements_end_and_cost_the_episode_nothing(
 def test_a_statement_that_is_stopped_changes_nothing(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "SECONDS", 0.05)
     account = Account(dialect)
     account.run("INSERT INTO {t} VALUES (100)")  # rows that exist only in the database process
+    monkeypatch.setattr(database, "SECONDS", 0.05)
     slow = "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(10))
     with pytest.raises(ToolError, match=r"ran for more than 0\.05 seconds") as caught:
         account.run(slow)
