@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, NamedTuple
@@ -183,16 +184,16 @@ class Ablation(Config):
 
         If `shared`, the player's token usage includes other episodes' tokens and is not recorded.
         """
-        env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
-        episode = Episode(env, cell.seed, self.labels(cell, played_by), str(cell))
         failure = ""
-        try:
-            episode.play_with(policy)
-        except PolicyError as error:
-            if error.fatal:
-                raise
-            failure = describe(error)
+        with closing(gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)) as env:
+            episode = Episode(env, cell.seed, self.labels(cell, played_by), str(cell))
+            try:
+                episode.play_with(policy)
+            except PolicyError as error:
+                if error.fatal:
+                    raise
+                failure = describe(error)
         used = None if shared else getattr(policy, "usage", None)
         if not used:
             return finish(episode.trajectory(failure))

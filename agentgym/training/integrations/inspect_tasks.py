@@ -11,13 +11,14 @@ trajectory.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from anyio.to_thread import run_sync
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import (
@@ -54,10 +55,11 @@ import agentgym
 import agentgym.assemble.registry as registry
 from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
-from agentgym.text.messages import Chat, Message, ToolCall
-from agentgym.text.parsing import Dialect, render
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import Dialect
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import Episode, Trajectory
+from agentgym.training.rollout.endpoints.answers import call_text
 from agentgym.training.rollout.models.plain_chat import as_text
 from agentgym.world.world import load_world
 
@@ -120,10 +122,11 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
     }
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        env = await asyncio.to_thread(registry.make, world, **options)
+        # A limit of Inspect waits for these threads, so that nothing else uses the env meanwhile.
+        env = await run_sync(partial(registry.make, world, **options))
         played_by = {"policy": str(get_model()), "sample": state.epoch - 1}
         own = {**labels, **played_by}
-        episode = await asyncio.to_thread(Episode, env, int(state.sample_id), own)
+        episode = await run_sync(Episode, env, int(state.sample_id), own)
         native = tools == "native"
         try:
             while not episode.over:
@@ -133,7 +136,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                     schemas = list(map(_tool_info, episode.chat.tools))
                 state.output = await get_model().generate(state.messages, schemas)
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
-                await asyncio.to_thread(episode.play, reply)
+                await run_sync(episode.play, reply)
             state.messages = _messages(episode.chat, native)
         finally:  # also runs if an Inspect limit cancels the sample
             if not episode.over:
@@ -176,7 +179,8 @@ def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
         elif isinstance(part, ContentText):
             parts.append(part.text)
     for call in message.tool_calls or ():
-        parts.append(render(ToolCall(call.function, call.arguments), dialect))
+        # Arguments that Inspect cannot parse stay unreadable, instead of becoming a call without any.
+        parts.append(call_text(call.function, call.parse_error or call.arguments, dialect))
     return "\n".join(filter(None, parts))
 
 

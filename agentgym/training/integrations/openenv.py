@@ -44,6 +44,7 @@ from agentgym.text.tools import Tool, first_paragraph
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.integrations.common import truncate
 from agentgym.training.integrations.http_server import RequireToken
+from agentgym.training.rollout.models.plain_chat import to_encodable
 from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
@@ -286,7 +287,9 @@ class _SentChat:
         self._parts.append((len(new), len(dicts)))
         is_changed = chat.tools != self._chat.tools
         self._chat = chat
-        return WorldObservation(keep=keep, messages=dicts, tools=tools if is_changed else None)
+        return WorldObservation(
+            keep=keep, messages=to_encodable(dicts), tools=tools if is_changed else None
+        )
 
 
 def create_app(

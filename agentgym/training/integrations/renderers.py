@@ -107,10 +107,9 @@ class FamilyRenderer:
         _store(self._turns, key, reply)
 
     def _request(self, chat: Chat) -> list[dict[str, Any]]:
-        for message in reversed(chat.messages):
-            if message.raw in self._parsed:
-                self._history.remember(chat, message.raw, self._parsed[message.raw])
-                break
+        newest = next((m.raw for m in reversed(chat.messages) if m.role == "assistant"), None)
+        if newest in self._parsed:
+            self._history.remember(chat, newest, self._parsed[newest])
         # Some formats render None and "" differently, so use None where `verifiers` does.
         return [
             {**each, "content": None} if each.get("tool_calls") and not each["content"] else each

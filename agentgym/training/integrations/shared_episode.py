@@ -73,6 +73,8 @@ class SharedEpisode:
         recorded = self.episode.trajectory().failure
         if self._team and not recorded and self._team.game.over:
             recorded = self._team.game.infos[self.seats[0]]["detail"].invalid
+        elif not self._team and self._cut:
+            recorded = self._cut[-1]["detail"].invalid
         return self._fault or recorded
 
     def chat(self, seat: str) -> Chat:
@@ -134,6 +136,7 @@ class SharedEpisode:
             "terminated": terminated,
             "truncated": not terminated,
             "ended": ended,
+            "invalid": self.failure,
             "success": success,
             "turns": turns,
             "seed": self.episode.seed,

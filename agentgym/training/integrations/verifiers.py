@@ -87,7 +87,10 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
                 )
             data = self.data
             trace.info["agentgym"] = await play_nothing(data.world, data.options, data.seed)
-        return dict(trace.info["agentgym"])
+        played = dict(trace.info["agentgym"])
+        if played["invalid"]:
+            raise RuntimeError(f"the episode is invalid: {played['invalid']}")
+        return played
 
 
 class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]

@@ -22,6 +22,7 @@ from agentgym.training.rollout.endpoints.answers import (
     join_parts,
     quote,
     read_usage,
+    text_of,
     visible_thought,
 )
 from agentgym.training.rollout.endpoints.config import EndpointOptions
@@ -145,8 +146,7 @@ def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
             shown = item.get("summary") or item.get("content") or []
             summaries += [part["text"] for part in shown]
         elif item["type"] == "message":
-            parts = [part.get("text") or part["refusal"] for part in item["content"]]
-            texts.append("".join(parts))
+            texts.append(text_of(item["content"]))
         elif item["type"] == "function_call":
             texts.append(call_text(item["name"], item["arguments"], dialect))
         else:

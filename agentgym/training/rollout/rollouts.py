@@ -78,13 +78,15 @@ def replay(trajectory: Trajectory) -> Trajectory:
     Raises:
         ValueError: The episode does not end at the last reply.
     """
-    env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
-    episode = Episode(env, trajectory.seed, trajectory.labels)
     other = "the trajectory was recorded with another spec or version"
-    for step in trajectory.steps:
-        if episode.over:
-            raise ValueError(f"the episode ended before the last recorded reply; {other}")
-        episode.play(reply_of(step))
+    if trajectory.failure:
+        other = f"the recorded episode failed: {trajectory.failure}"
+    with closing(gymnasium.make(EnvSpec.from_json(trajectory.spec))) as env:
+        episode = Episode(env, trajectory.seed, trajectory.labels)
+        for step in trajectory.steps:
+            if episode.over:
+                raise ValueError(f"the episode ended before the last recorded reply; {other}")
+            episode.play(reply_of(step))
     if not episode.over:
         raise ValueError(f"the episode did not end at the last recorded reply; {other}")
     return episode.trajectory()

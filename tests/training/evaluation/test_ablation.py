@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli import app
+from agentgym.play.env import ToolEnv
 from agentgym.training.evaluation import (
     Ablation,
     ablation_tables,
@@ -22,7 +23,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.study_folder import TRAJECTORIES, result_cell
-from agentgym.training.rollout import PolicyConfig, TrajectoryLog
+from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
 from agentgym.training.rollout.lines import read_chunks
 from tests.helpers import PATIENCE
 
@@ -40,6 +41,19 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     assert run_ablation(ablation, tmp_path / "one", 1) == run_ablation(
         ablation, tmp_path / "two", 2
     )
+
+
+def test_envs_are_closed_after_each_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Any] = []
+
+    def close(env: ToolEnv) -> None:
+        closed.append(env)
+
+    monkeypatch.setattr(ToolEnv, "close", close)
+    trajectory = small().play(small().cells()[0])
+    assert len(closed) == 2, "at reset and after the episode"
+    assert replay(trajectory).steps == trajectory.steps
+    assert len(closed) == 4
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:

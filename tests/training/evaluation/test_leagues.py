@@ -12,12 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli import app
+from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation.leagues import (
     League,
     LeagueGame,
     Outcome,
     league_ratings,
     league_tables,
+    mean_points,
     play_league,
     ratings,
 )
@@ -236,6 +238,14 @@ def test_several_winners_draw(won: tuple[bool, ...], scores: tuple[float, ...]) 
     assert tuple(map(game.score, range(len(won)))) == scores
     assert game.opponents() == ("a", "b", scores[0])
     assert game._replace(line_up=("a",) * len(won)).opponents() is None
+
+
+def test_points_against_an_opponent_need_a_complete_game() -> None:
+    def silent(chats: Sequence[Any]) -> list[str]:
+        raise PolicyError("its server is down")
+
+    with pytest.raises(RuntimeError, match=r"none of 2 episodes .* its server is down"):
+        mean_points(silent, silent, "PursuitWorld-match", range(2))
 
 
 def test_the_tables_show_each_seat(tmp_path: Path) -> None:

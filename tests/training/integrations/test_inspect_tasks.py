@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 from agentgym.assemble.registry import worlds
 from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
+from agentgym.play.policy import Reply
 from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Message, ToolCall
 from agentgym.text.parsing import parse
+from agentgym.training.rollout import Episode
 
 pytest.importorskip("inspect_ai", reason="inspect-ai has an environment of its own: make adapters")
 
@@ -101,6 +104,40 @@ def test_a_limit_of_inspect_truncates_the_episode(tmp_path: Path) -> None:
     (played,) = read_log(Path(run(task, answer, tmp_path, message_limit=6).location))
     assert (played.truncated, played.reward) == (True, 0.0)
     assert len(played.steps) < 5
+
+
+def test_a_limit_waits_for_the_step_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Slow(Episode):
+        def play(self, reply: Reply) -> Any:
+            events.append("begin")
+            if not reply.ended:
+                time.sleep(2)  # longer than the limit
+            outcome = super().play(reply)
+            events.append("end")
+            return outcome
+
+    monkeypatch.setattr(inspect_tasks, "Episode", Slow)
+    answer: Answer = lambda messages: ModelOutput.from_content("mockllm", "Hm.")  # noqa: E731
+    log = run(world("ListWorld", seeds=1), answer, tmp_path, time_limit=1)
+    (played,) = read_log(Path(log.location))
+    assert events == ["begin", "end"] * 2
+    assert [step.reply.text for step in played.steps] == ["Hm.", ""]
+
+
+def test_arguments_that_cannot_be_read_are_no_call_without_arguments(tmp_path: Path) -> None:
+    def answer(messages: list[Any]) -> ModelOutput:
+        output = ModelOutput.for_tool_call("mockllm", "done", {})
+        output.message.tool_calls[0].parse_error = "Error parsing the arguments: {"
+        return output
+
+    log = run(world("ListWorld", seeds=1, tools="native"), answer, tmp_path)
+    (played,) = read_log(Path(log.location))
+    assert not any(step.info["detail"].calls for step in played.steps)
+    assert "not valid JSON" in played.last.messages[-1].text
 
 
 def test_trajectories_survive_a_log(tmp_path: Path) -> None:

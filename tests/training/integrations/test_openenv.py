@@ -217,6 +217,19 @@ def test_mistakes_get_an_error_and_change_nothing(address: str) -> None:
     env.close()
 
 
+@pytest.mark.parametrize("reply", ["\ud800", "\ud800<tool_call>", "\x00", "\U0010ffff"], ids=ascii)
+def test_no_reply_ends_a_session(reply: str, address: str) -> None:
+    env, local = RemoteEnv(address), make("ListWorld", oracles="SP", **SMALL)
+    local.reset(seed=1)
+    env.reset(seed=1)
+    shown, expected = env.step(reply)[0], local.step(reply)[0]
+    assert [message.text for message in shown.messages] == [m.text for m in expected.messages]
+    env.close()
+    with GenericEnvClient(base_url=address).sync() as client:
+        client.reset(seed=1)
+        assert client.step({"text": reply}).metadata["turn"] == 1
+
+
 def test_a_bare_json_call_is_a_reply(address: str) -> None:
     with GenericEnvClient(base_url=address).sync() as client:
         client.reset(seed=1)

@@ -188,6 +188,24 @@ def test_episodes_of_one_policy_do_not_mix(folder: Path) -> None:
     assert list(alone.ids(chats[0])) != list(alone.ids(chats[1]))
 
 
+def test_an_empty_reply_of_another_episode_changes_no_prompt(folder: Path) -> None:
+    config, _, end = FAMILIES["qwen3"]
+    tokenizer = make_family("qwen3", folder)
+    prompts = []
+    for empty in (False, True):
+        renderer, env = FamilyRenderer(tokenizer, config), agentgym.make("ListWorld", **SMALL)
+        chat, _ = env.reset(seed=3)
+        if empty:
+            assert renderer.read(chat, renderer.ids(chat), tokenizer.encode(end)) == ""
+        for ids in optimal_samples("qwen3", tokenizer)[:2]:
+            prompt = renderer.ids(chat)
+            text = renderer.read(chat, prompt, ids)
+            renderer.remember(chat, agentgym.Reply(text, prompt, tuple(ids)))
+            chat, *_ = env.step(text)
+        prompts.append(list(renderer.ids(chat)))
+    assert prompts[0] == prompts[1]
+
+
 def test_an_unknown_model_keeps_our_renderer(folder: Path) -> None:
     tokenizer = make_tokenizer(["a b c"], 300)
     sampler: Any = Script([])

@@ -20,6 +20,7 @@ from verifiers.v1.configs.cli.validate import ValidateConfig
 import agentgym
 from agentgym import Reply, tool_env
 from agentgym.assemble.registry import teams, worlds
+from agentgym.envs.lumina.tree_world import TreeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import group_id
 from agentgym.training.integrations.verifiers import (
@@ -205,6 +206,21 @@ def test_a_limit_of_verifiers_truncates_with_the_score_so_far() -> None:
     assert (trace.ok, trace.stop_condition, trace.is_truncated) == (True, "max_turns", True)
     assert trace.metrics == {"success": 0.0, "terminated": 0.0, "truncated": 1.0, "turns": 2.0}
     assert trace.reward == trace.info["agentgym"]["reward"]
+
+
+@pytest.mark.parametrize("limits", [{"max_turns": 2}, {"timeout": {"rollout": 1.0}}], ids=str)
+def test_a_limit_without_a_score_is_an_error_without_a_reward(
+    limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(world: Any) -> float:
+        raise ZeroDivisionError("no score")
+
+    monkeypatch.setattr(TreeWorld, "score", broken)
+    script: Script = lambda request, number: Answer({"content": "hm"}, hang=number > 1)  # noqa: E731 - a script is a function
+    trace, _ = one(limited(limits), Answer({"content": "hm"}) if "max_turns" in limits else script)
+    assert not trace.ok
+    assert all(reward is None for reward in trace.rewards.values())
+    assert "no score" in trace.last_error.message
 
 
 def test_a_timeout_truncates_with_the_score_so_far() -> None:

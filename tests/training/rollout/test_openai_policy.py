@@ -26,9 +26,10 @@ from agentgym.training.rollout import (
     collect,
     rollout,
 )
-from agentgym.training.rollout.endpoints.answers import MALFORMED
+from agentgym.training.rollout.endpoints.answers import MALFORMED, KeptReplies
 from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
 from agentgym.training.rollout.event_loop import ENDPOINTS
+from agentgym.training.rollout.openai_policy import responses_reply
 from tests.helpers import run_python
 from tests.training.rollout.endpoint_kinds import (
     ASK,
@@ -235,6 +236,15 @@ READ = {
 def test_readable_variants_are_accepted(name: str) -> None:
     message, text = READ[name]
     assert to_reply(completion(message), "json").text == text
+
+
+@pytest.mark.parametrize("name", ["parts", "no parts", "refusal part"])
+def test_responses_and_chat_completions_read_the_same_parts(name: str) -> None:
+    message, text = READ[name]
+    content = [*json.loads(message)["content"], {"type": "output_text", "text": ""}]
+    output = [{"type": "message", "content": content}]
+    answer = {"status": "completed", "output": output}
+    assert responses_reply(answer, "json", KeptReplies("", "")).text == text
 
 
 UNREADABLE = [

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import agentgym
-from agentgym import Message
+from agentgym import Chat, Message, Reply
 from agentgym.oracles import OraclePolicy
+from agentgym.play.policy import PolicyError
 from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.cloning import Tokenized
@@ -81,6 +82,32 @@ def test_a_demonstration_ends_its_turn_once_and_goes_on_in_one_row(family: Any) 
     assert (len(made) == 1) == family.grows
     for row in made:
         assert not any(i == j == end for i, j in pairwise(row.ids))
+
+
+class Counting:
+    """Teacher whose state belongs to one episode; it fails or leaves at some seeds."""
+
+    def reset(self, seed: int) -> None:
+        self.seed, self.turn = seed, 0
+
+    def __call__(self, chat: Chat) -> Reply:
+        self.turn += 1
+        if self.turn > 1 and self.seed == 1:
+            raise PolicyError("its server is down")
+        return Reply(f"turn {self.turn}", ended="over_window" if self.seed == self.turn else "")
+
+
+def test_demonstrations_keep_the_state_failures_and_ends_of_a_teacher() -> None:
+    spec = agentgym.spec("ListWorld", max_failed_rounds=3)
+    renderer = Renderer(make_family_tokenizer(FAMILIES["qwen2.5"]))
+    plain, made = (
+        list(collect(teacher, spec, (0, 1, 2, 3), 2, ordered=True))
+        for teacher in (Counting(), Tokenized(Counting(), renderer))
+    )
+    for one, two in zip(plain, made, strict=True):
+        assert [step.reply.text for step in one.steps] == [step.reply.text for step in two.steps]
+        assert (one.failure, one.last) == (two.failure, two.last)
+        assert [bool(step.reply.ids) for step in two.steps] == [not s.ended for s in one.steps]
 
 
 def test_every_end_mark_of_the_generation_config_ends_a_reply() -> None:

@@ -78,6 +78,8 @@ def test_replay_notices_another_episode() -> None:
     long = replace(trajectory, steps=(*trajectory.steps, trajectory.steps[-1]))
     with pytest.raises(ValueError, match="episode ended before the last recorded reply"):
         replay(long)
+    with pytest.raises(ValueError, match="the recorded episode failed: its worker died"):
+        replay(replace(short, failure="its worker died"))
 
 
 def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:

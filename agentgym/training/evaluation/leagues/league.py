@@ -19,6 +19,7 @@ from agentgym.assemble.registry import is_team, resolve, spec
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
 from agentgym.training.evaluation.provenance import difference, provenance
+from agentgym.training.evaluation.scoring import without_failures
 from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.evaluation.tables import Table
@@ -223,12 +224,17 @@ def seats_of(env: EnvLike) -> tuple[str, ...]:
 def mean_points(
     policy: PolicyLike, opponent: PolicyLike, env: EnvLike, seeds: Sequence[int]
 ) -> float:
-    """Return a policy's mean score against an opponent over all seats; a draw counts half."""
+    """Return a policy's mean score against an opponent over all seats; a draw counts half.
+
+    Raises:
+        RuntimeError: Every game of a seat has a `failure`.
+    """
     seats = seats_of(env)
     scores = []
     for seat, agent in enumerate(seats):
         players = {**dict.fromkeys(seats, opponent), agent: policy}
-        for trajectory in collect(players, env, seeds, len(seeds), labels={"line_up": list(seats)}):
+        played = collect(players, env, seeds, len(seeds), labels={"line_up": list(seats)})
+        for trajectory in without_failures(played):
             if game := _game(trajectory):
                 scores.append(game.score(seat))
     return fmean(scores)
