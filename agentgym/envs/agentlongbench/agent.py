@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.belief import Constraints
+from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import (
     PUBLISHED_TOOL,
     TOOL,
@@ -19,7 +20,7 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
-from agentgym.envs.agentlongbench.logs import Habits, Log, Peak, Round, within
+from agentgym.envs.agentlongbench.logs import Log, Peak, Round, within
 from agentgym.text.messages import Message, ToolCall
 from agentgym.text.tokens import TokenCounter
 
@@ -53,23 +54,22 @@ class SimulatedGame:
         self,
         table: ItemTable,
         target: int,
-        style: str,
-        habits: Habits,
+        config: QAConfig,
         rng: np.random.Generator,
         counter: TokenCounter,
         cap: int,
         peak: Peak | None,
     ) -> None:
-        self.table, self.target, self.style, self.habits = table, target, style, habits
-        self.rng, self.counter, self.cap, self.peak = rng, counter, cap, peak
+        self.table, self.target, self.config, self.rng = table, target, config, rng
+        self.counter, self.cap, self.peak = counter, cap, peak
         self.heard: dict[Atom, int] = {}
         self.left = np.ones(len(table), bool)
         self.guessed = np.zeros(len(table), bool)
         self.decoys = np.zeros(len(table), bool)
         self.returning = np.zeros(len(table), bool)
         self.rounds: list[Round] = []
-        self.tool = PUBLISHED_TOOL if habits.published else TOOL
-        self.system = Message("system", explain_game(style, self.tool), id="0:0")
+        self.tool = PUBLISHED_TOOL if config.published else TOOL
+        self.system = Message("system", explain_game(config.style, self.tool), id="0:0")
         self.tokens = counter.count(self.system)
         first = int((target + rng.integers(1, len(table))) % len(table))
         if peak is not None:
@@ -79,10 +79,11 @@ class SimulatedGame:
     def log(self) -> Log:
         """Return the log so far."""
         rounds = tuple(self.rounds)
-        return Log(self.style, self.system, rounds, self.tokens, self.table, self.target)
+        return Log(self.config.style, self.system, rounds, self.tokens, self.table, self.target)
 
-    def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
+    def run(self, limit: int, close_at: float | None) -> bool:
         """Play up to `limit` rounds or tokens and return whether the log is complete."""
+        by_rounds = not self.config.length
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
             isolating = close_at is not None and int(self.left.sum()) > 1
@@ -163,13 +164,13 @@ class SimulatedGame:
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
         """Drop conditions that would make a list too short, but keep at least one condition."""
         query: list[Atom] = []
-        least = self.habits.shortest_list(self.table)
+        least = self.config.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
         sections: dict[str, Mask] = {}
         for atom in atoms:
             mask = self.table.mask(atom)
             listed = found
-            if self.style == "verbose":
+            if self.config.style == "verbose":
                 listed = sections.get(atom[0], np.ones(len(self.table), bool))
             both = found & mask
             if (listed & mask).sum() >= least and both.sum() > 1 and not (kept & ~mask).any():
@@ -212,7 +213,7 @@ class SimulatedGame:
         best = None
         for attempt in range(_TRIES):
             atoms = self._remembered()
-            if attempt % 2 and self.style == "verbose":
+            if attempt % 2 and self.config.style == "verbose":
                 atoms = [atom for atom in self.heard if atom[0] == atoms[0][0]]
             elif attempt % 2:
                 heard = list(self.heard)
@@ -234,12 +235,12 @@ class SimulatedGame:
             call = ToolCall(self.tool, {"conditions": conditions}, f"call_{start}")
             messages += [
                 Message("assistant", calls=(call,)),
-                Message("tool", search(self.table, conditions, self.style), call_id=call.id),
+                Message("tool", search(self.table, conditions, self.config.style), call_id=call.id),
             ]
             groups: dict[str, list[Atom]] = {}
             for atom in to_atoms(conditions):
                 # In the concise style, a single list meets all conditions.
-                section = "" if self.style == "concise" else atom[0]
+                section = "" if self.config.style == "concise" else atom[0]
                 groups.setdefault(section, []).append(atom)
             lists = tuple(np.flatnonzero(self.table.meet(atoms)) for atoms in groups.values())
         feedback = write_feedback(self.table, number, guess, self.target, self.cap - number)

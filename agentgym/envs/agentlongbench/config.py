@@ -17,20 +17,11 @@ from pydantic import Field
 from agentgym.envs.agentlongbench import SPECIES, TASKS
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
-from agentgym.envs.agentlongbench.logs import (
-    FEWEST_ROUNDS,
-    LONGEST,
-    LONGEST_ROUNDS,
-    SHORTEST,
-    Habits,
-    ListLength,
-)
+from agentgym.envs.agentlongbench.logs import FEWEST_ROUNDS, LONGEST, LONGEST_ROUNDS, SHORTEST
 from agentgym.text.validation import check_int
 from agentgym.world.config import Choice, Config, TokenCount
 from agentgym.world.turn_budget import TurnBudget
 
-KNOWLEDGE = ("intensive", "free")
-SOURCES = ("species", "synthetic")
 MOST_ITEMS = 100_000  # a reset with this many items takes a minute
 MOST_ROWS = 1_000_000  # the benchmark has 6,400
 
@@ -75,8 +66,8 @@ class ItemsConfig(Config):
     """
 
     items: ItemCount = 60
-    knowledge: Annotated[str, Choice(KNOWLEDGE)] = "free"
-    source: Annotated[str, Choice(SOURCES)] = "species"
+    knowledge: Literal["intensive", "free"] = "free"
+    source: Literal["species", "synthetic"] = "species"
     style: Annotated[str, Choice(STYLES)] = "concise"
 
     def __post_init__(self) -> None:
@@ -85,8 +76,27 @@ class ItemsConfig(Config):
             check_int("items", self.items, FEWEST_ITEMS, SPECIES)
 
     def table(self, rng: np.random.Generator) -> ItemTable:
-        """Draw the items of an episode."""
-        return draw_table(self.knowledge, self.source, self.items, rng)
+        """Draw the items of an episode.
+
+        Knowledge-intensive tables contain the same facts in every episode. In knowledge-free
+        tables, random codes replace names and values, and random numbers in the same order replace
+        numbers.
+        """
+        free = self.knowledge == "free"
+        if self.source == "synthetic":
+            table = synthetic(self.items, rng) if free else _fixed_synthetic(self.items)
+        else:
+            table = species()
+            if self.items < len(table):
+                some = np.sort(rng.choice(len(table), self.items, replace=False)).tolist()
+                table = table.part(some, range(len(table.sections)))
+            if free:
+                # Shuffle each section separately, so that no item has a real species' profile.
+                columns = Columns()
+                for column in table.columns:
+                    columns.append([column[place] for place in rng.permutation(len(table))])
+                table = ItemTable(table.sections, table.names, table.labels, columns)
+        return _coded(table, rng) if free else table
 
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
@@ -103,7 +113,7 @@ class ItemsConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QAConfig(ItemsConfig, Habits, TurnBudget):
+class QAConfig(ItemsConfig, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
@@ -114,6 +124,10 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         delivery: `task` if the task contains the log, or `pages` if a tool reads the log page by
             page.
         page: The number of rounds per page.
+        min_list: The minimum number of items in a list; the simulated agent omits conditions that
+            would make a list shorter.
+        published: Whether to use the tool name and the codes of the published prompts, such as
+            `attr_1`.
         data: A file or folder of published rows, which replace the generated logs; the options for
             items, agent, task and length then have no effect.
         row: The row of `data` to play, from 0; None for a random one.
@@ -130,7 +144,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     delivery: Literal["task", "pages"] = "pages"
     page: Annotated[int, Field(ge=1, le=1_000)] = 3
     items: ItemCount = 40
-    min_list: ListLength = 5
+    min_list: Annotated[int, Field(ge=2, le=10_000)] = 5  # one item would be the hidden one
+    published: bool = False
     data: str = ""
     row: Annotated[int, Field(ge=0, le=MOST_ROWS - 1)] | None = None
     verified: bool = False
@@ -148,6 +163,10 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         if self.published and self.knowledge == "free":
             table = _published(table, rng)
         return table
+
+    def shortest_list(self, table: ItemTable) -> int:
+        """Return the minimum list length, which is reduced for small tables."""
+        return min(self.min_list, max(2, len(table) // 4))
 
     @property
     def setting(self) -> str:
@@ -172,30 +191,6 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     hidden: Annotated[int, Field(ge=1, le=1_000)] = 8
     rounds: Annotated[int, Field(ge=2, le=100_000)] = 8
     puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
-
-
-def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw the item table of an episode.
-
-    Knowledge-intensive tables contain the same facts in every episode. In knowledge-free
-    tables, random codes replace names and values, and random numbers in the same order replace
-    numbers.
-    """
-    free = knowledge == "free"
-    if source == "synthetic":
-        table = synthetic(items, rng) if free else _fixed_synthetic(items)
-    else:
-        table = species()
-        if items < len(table):
-            some = np.sort(rng.choice(len(table), items, replace=False)).tolist()
-            table = table.part(some, range(len(table.sections)))
-        if free:
-            # Shuffle each section separately, so that no item has a real species' profile.
-            columns = Columns()
-            for column in table.columns:
-                columns.append([column[place] for place in rng.permutation(len(table))])
-            table = ItemTable(table.sections, table.names, table.labels, columns)
-    return _coded(table, rng) if free else table
 
 
 @cache

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.agentlongbench.belief import Belief
-from agentgym.envs.agentlongbench.engine import TEXTS, Condition, dumps, to_atoms
+from agentgym.envs.agentlongbench.engine import Condition, dumps, to_atoms
 from agentgym.envs.agentlongbench.items import (
     VERDICTS,
     Atom,
@@ -22,9 +22,11 @@ from agentgym.envs.agentlongbench.items import (
 )
 from agentgym.text.tools import tool
 
+if TYPE_CHECKING:
+    from agentgym.envs.agentlongbench.puzzle_world import PuzzleWorld
+
 ASK = "ask"
 HOSTED = ("guess", ASK)
-RULES = TEXTS["game"]["host"]
 
 _LINE = re.compile(r"^ *- ([^:\n]+): ([^\n]+)$", re.MULTILINE)
 _MARK = re.compile(r"(.*) \(([^()]*)\)")
@@ -36,24 +38,10 @@ _QUESTION = "Does the hidden item meet this condition? "
 _REVERSED: Mapping[Operator, Operator] = {"has": "lacks", "lacks": "has"}
 
 
-class Puzzle(Protocol):
-    """A world with a hidden item."""
-
-    table: ItemTable
-
-    @property
-    def target(self) -> int:
-        """The hidden item."""
-
-    @property
-    def belief(self) -> Belief:
-        """The knowledge about it."""
-
-
 class QuestionTool:
     """Tool for asking the host, offered only in games with a host."""
 
-    def __init__(self, puzzle: Puzzle) -> None:
+    def __init__(self, puzzle: PuzzleWorld) -> None:
         self._puzzle = puzzle
 
     @tool

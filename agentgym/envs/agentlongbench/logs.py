@@ -1,47 +1,24 @@
-"""Puzzle logs, and the options for generating logs (AgentLongBench, sections 2.2 and C.3)."""
+"""Puzzle logs (AgentLongBench, sections 2.2 and C.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from agentgym.envs.agentlongbench.items import ItemTable, Mask
 from agentgym.text.messages import Message
-from agentgym.world.config import Config
 
 LARGEST = "find_round_largest_value_env"
 SHORTEST = 4_000
 """Minimum tokens; less has no room for the minimum rounds."""
-ListLength = Annotated[int, Field(ge=2, le=10_000)]
-"""A list of one would reveal the hidden item."""
 FEWEST_ROUNDS, LONGEST_ROUNDS = 3, 100_000
 """A shorter log has no history to ask about."""
 LONGEST = 10**9
 """Maximum tokens of a log, far beyond the benchmark's 4M."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Habits(Config):
-    """Options of the simulated agent (section C.3).
-
-    Attributes:
-        min_list: The minimum number of items in a list; conditions that would make a list shorter
-            are omitted.
-        published: Whether to use the tool name and the codes of the published prompts, such as
-            `attr_1`.
-    """
-
-    min_list: ListLength = 50
-    published: bool = False
-
-    def shortest_list(self, table: ItemTable) -> int:
-        """Return the minimum list length, which is reduced for small tables."""
-        return min(self.min_list, max(2, len(table) // 4))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,20 +75,17 @@ class Log(LogMessages):
     target: int
 
 
+def count_lists(lists: Sequence[NDArray[np.intp]], items: int) -> NDArray[np.int64]:
+    """Return the number of lists that contain each item."""
+    counts = np.zeros(items, np.int64)
+    for places in lists:
+        counts[places] += 1
+    return counts
+
+
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
     """Return a mask of the items that are in all lists."""
-    common = np.ones(items, bool)
-    for places in lists:
-        common &= within_any([places], items)
-    return common
-
-
-def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
-    """Return a mask of the items that are in at least one list."""
-    mask = np.zeros(items, bool)
-    for places in lists:
-        mask[places] = True
-    return mask
+    return count_lists(lists, items) == len(lists)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,6 +27,7 @@ from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import ANSWERS, LENGTHS
 from agentgym.envs.agentlongbench.scoring import Answer, form
 from agentgym.envs.agentlongbench.tasks import LogQuestion, Span, as_json
+from agentgym.envs.reading import describe_faults
 from agentgym.text.messages import Chat, Message
 from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.text.tokens import TokenCounter, counter
@@ -36,7 +37,6 @@ _TASKS = {label: task for task, label in TASKS.items()}
 _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
 _LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
-_SHOWN = 80  # maximum characters of an invalid value in an error message
 
 
 class _Function(TypedDict):
@@ -236,7 +236,7 @@ def _load_file(path: Path) -> list[PublishedRow]:
                 row = _load(path, number, offset, line)
                 first = lines.setdefault(str(row.fields["id"]), number)
                 if first != number:
-                    raise _fault(path, number, "id", f"must differ from line {first}", first)
+                    raise _fault(path, number, f"field id: must differ from line {first}")
                 rows.append(row)
             offset += len(line)
     answers: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -250,37 +250,32 @@ def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
     try:
         fields = _FIELDS.validate_json(line)
     except ValidationError as error:
-        raise _described(path, number, error) from None
+        raise _fault(path, number, next(describe_faults(error))) from None
     messages = fields.pop("messages")
     try:
         _, turns = split_turns(Chat.from_openai(messages).messages)
     except ValueError as error:
-        raise _fault(path, number, "messages", str(error)) from None
+        raise _fault(path, number, f"field messages: {error}") from None
     if not turns:
-        raise _fault(path, number, "messages", "must contain feedback that begins with 'Round 1:'")
+        why = "must contain feedback that begins with 'Round 1:'"
+        raise _fault(path, number, f"field messages: {why}")
     setting, length = _place(path)
     setting = setting or str(fields.get("setting"))
     if setting not in SETTINGS:
         why = f"must be a folder of the path, or a field: {', '.join(SETTINGS)}"
-        raise _fault(path, number, "setting", why)
+        raise _fault(path, number, f"field setting: {why}")
     length = length or counter("heuristic").length(line.decode())
     row = PublishedRow(path, number, offset, setting, length, fields)
     try:
         _ANSWERS[row.kind].validate_python(fields["answer"], strict=True)
     except ValidationError as error:
-        raise _described(path, number, error, "answer") from None
+        why = next(describe_faults(error)).partition(": ")[2]
+        raise _fault(path, number, f"field answer: {why}") from None
     return row
 
 
-def _described(path: Path, number: int, error: ValidationError, field: str = "") -> ValueError:
-    first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in (field, *first["loc"]) if part) or "of the line"
-    return _fault(path, number, name, first["msg"], first["input"])
-
-
-def _fault(path: Path, line: int, field: str, expected: str, got: object = None) -> ValueError:
-    shown = "" if got is None else f", got {repr(got)[:_SHOWN]}"
-    return ValueError(f"{path}, line {line}, field {field}: {expected}{shown}")
+def _fault(path: Path, line: int, fault: str) -> ValueError:
+    return ValueError(f"{path}, line {line}, {fault}")
 
 
 def _place(path: Path) -> tuple[str, int]:

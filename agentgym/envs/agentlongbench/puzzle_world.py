@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.belief import Belief, Hunt, OptimalMoves
 from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.engine import (
+    TEXTS,
     TOOL,
     Condition,
     dumps,
@@ -25,7 +26,6 @@ from agentgym.envs.agentlongbench.engine import (
 from agentgym.envs.agentlongbench.hosting import (
     ASK,
     HOSTED,
-    RULES,
     QuestionTool,
     learn,
     object_to,
@@ -234,7 +234,7 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
-        return RULES
+        return TEXTS["game"]["host"]
 
     def questions(self) -> object:
         """Return the tool that asks the host questions."""

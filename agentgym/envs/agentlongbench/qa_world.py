@@ -30,7 +30,6 @@ from agentgym.envs.agentlongbench.tasks import (
     as_json,
     ask,
     context_length,
-    last_page_score,
 )
 from agentgym.envs.reading import expect
 from agentgym.text.messages import Chat, Message, ToolCall
@@ -224,9 +223,9 @@ class LongContextQA(World[QAConfig]):
         return None if answer is None else score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the setting, task, length, metric, baseline scores and context lengths.
+        """Return the setting, task, length, metric, chance score and context lengths.
 
-        The last-page score and the minimal context length are None for a published row.
+        The minimal context length is None for a published row.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
         setting, length = self.config.setting, self.config.length or self.log.tokens
@@ -244,7 +243,6 @@ class LongContextQA(World[QAConfig]):
             "rounds": len(self.log.rounds),
             "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
-            "last_page": drawn and last_page_score(self.question, drawn, self.config.page),
             "acl_scan": scan,
             "acl_min": drawn and context_length(self.question.least, drawn, tokens),
         }

@@ -13,7 +13,7 @@ from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.logs import Log
 from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import metric
-from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length, last_page_score
+from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length
 from agentgym.envs.reading import load_texts
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter
@@ -117,7 +117,6 @@ def _row(
         "task": spec.task,
         "metric": metric(spec.task, spec.style),
         "chance": question.chance,
-        "last_page": last_page_score(question, log, QAConfig.page),
         "rounds": len(log.rounds),
         "tokens": log.tokens,
         "acl_scan": context_length(question.scan, log, counter),

@@ -17,9 +17,9 @@ from agentgym.envs.agentlongbench.logs import (
     Log,
     LogMessages,
     Round,
+    count_lists,
     largest_section,
     within,
-    within_any,
 )
 from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
@@ -77,50 +77,9 @@ def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounte
     return total
 
 
-def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
-    """Return the expected score of a reader who sees only the last page of at most `page` rounds.
-
-    The reader answers correctly if the page contains all evidence. Otherwise the reader estimates
-    the answer from the page or, if the task does not allow an estimate, guesses.
-    """
-    spec = question.spec
-    first = (len(log.rounds) - 1) // page * page + 1
-    needed = [*spec.results, *spec.feedback]
-    shown = [log.rounds[number - 1] for number in needed if number >= first]
-    if len(shown) == len(needed):
-        return 1.0
-    if not shown:
-        return question.chance
-    if spec.task == "find_duplicates_tool":
-        place = log.table.find(spec.name)
-        listed = within_any(shown[0].lists, len(log.table))[place]
-        # The answer is no if a shown result lacks the item; otherwise, the reader guesses yes.
-        return float(bool(question.answer) or not listed)
-    if spec.task == "intersection" and spec.style == "concise":
-        left = np.ones(len(log.table), bool)
-        for each in shown:
-            left &= within(each.lists, len(log.table))
-            left[each.guess] = False  # all guesses in a log are wrong
-        return 1 / max(1, int(left.sum()))
-    if spec.last:
-        return float(_whole_log_guess(spec, shown, log) == question.answer)
-    return question.chance
-
-
-def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
-    names = [section.name for section in log.table.sections]
-    column = log.table.columns[names.index(spec.section)]
-    if spec.task == "find_round_largest_value_env":
-        return max(shown, key=lambda each: int(column[each.guess][0])).number
-    count = sum(spec.name in map(str, column[each.guess]) for each in shown)
-    return round(count * len(log.rounds) / len(shown))
-
-
 def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
     turn = _tool_round(log, rng)
-    holding = np.zeros(len(log.table), np.int64)
-    for places in turn.lists:
-        holding[places] += 1
+    holding = count_lists(turn.lists, len(log.table))
     place, chance = _balanced(holding.tolist(), rng)
     name = log.table.names[place]
     least = []
@@ -138,8 +97,8 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     turns = first, second = _two(log.rounds[1:], rng)
-    in_first = within_any(first.lists, len(log.table))
-    in_second = within_any(second.lists, len(log.table))
+    in_first = count_lists(first.lists, len(log.table)) > 0
+    in_second = count_lists(second.lists, len(log.table)) > 0
     both, one = in_first & in_second, in_first ^ in_second
     # If the answer is no, prefer an item in only one result, whose reader would then guess yes.
     wrong = one if one.any() else ~both

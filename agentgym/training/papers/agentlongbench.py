@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
-_BASELINES = ("chance", "last page", "unanswered")
+_BASELINES = ("chance", "unanswered")
 
 
 def context_table(results: Sequence[LongBenchResult]) -> Table:
@@ -64,7 +64,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return mean scores by setting, task and length, with chance and last-page baselines."""
+    """Return mean scores by setting, task and length, with the chance baseline."""
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = _mean_text(rows, "score", 100)
@@ -78,7 +78,7 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
 
 def _baselines(rows: Sequence[LongBenchResult]) -> list[str]:
     unanswered = sum(not row.answered for row in rows)
-    return [_mean_text(rows, "chance", 100), _mean_text(rows, "last_page", 100), str(unanswered)]
+    return [_mean_text(rows, "chance", 100), str(unanswered)]
 
 
 def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:

@@ -33,7 +33,7 @@ _OTHER_LENGTH = 25  # number of rows per task at lengths outside the benchmark
 _HEAVY = ("messages", "evidence", "base_stats_info")
 _PUBLISHED_MEASURES = ("setting", "task", "length", "chance")
 # Fields shared by a row and an episode's report.
-_MEASURES = (*_PUBLISHED_MEASURES, "last_page", "acl_scan", "acl_min")
+_MEASURES = (*_PUBLISHED_MEASURES, "acl_scan", "acl_min")
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
@@ -43,7 +43,6 @@ class _ScoredRow(TypedDict):
     task: Annotated[str, Choice(tuple(TASKS))]
     length: int
     chance: float
-    last_page: float | None
     acl_scan: int | None
     acl_min: int | None
     answer: str | int | bool | list[str]
@@ -59,9 +58,8 @@ class LongBenchResult:
     Attributes:
         score: The score in [0, 1] by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
-        last_page: The expected score of an answer that uses only the last page of the log. The
-            fields `last_page`, `acl_scan` and `acl_min` are None for rows in the published format.
-        acl_scan: The number of tokens in the evidence.
+        acl_scan: The number of tokens in the evidence. The fields `acl_scan` and `acl_min` are None
+            for rows in the published format.
         acl_min: The number of tokens in a minimal part of the log that proves the answer.
     """
 
@@ -70,7 +68,6 @@ class LongBenchResult:
     length: int
     score: float
     chance: float
-    last_page: float | None
     acl_scan: int | None
     acl_min: int | None
     answered: bool

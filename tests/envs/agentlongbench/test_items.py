@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.agentlongbench.belief import Constraints
-from agentgym.envs.agentlongbench.config import ItemsConfig, draw_table, species, synthetic
+from agentgym.envs.agentlongbench.config import ItemsConfig, species, synthetic
 from agentgym.envs.agentlongbench.engine import (
     read_feedback,
     read_lists,
@@ -30,6 +30,10 @@ DRAWS = [
     ("intensive", "synthetic", 200),
     ("free", "synthetic", 40),
 ]
+
+
+def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
+    return ItemsConfig(knowledge=knowledge, source=source, items=items).table(rng)
 
 
 def profile(table: ItemTable, place: int) -> dict[str, tuple[Any, ...]]:

@@ -8,9 +8,9 @@ import pytest
 
 from agentgym.envs.agentlongbench import agent
 from agentgym.envs.agentlongbench.agent import FILLED
-from agentgym.envs.agentlongbench.config import ItemsConfig
+from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import search
-from agentgym.envs.agentlongbench.logs import SHORTEST, Habits, Log, within
+from agentgym.envs.agentlongbench.logs import SHORTEST, Log, within
 from agentgym.envs.agentlongbench.rollout import RESERVE, play
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter, counter
@@ -22,13 +22,14 @@ SETTINGS = [(k, s) for k in ("intensive", "free") for s in ("concise", "verbose"
 def make(
     knowledge: str = "free", style: str = "concise", seed: int = 0, items: int = 300, **options: Any
 ) -> Log:
-    habits = Habits(min_list=options.pop("min_list", 50))
-    config = ItemsConfig(knowledge=knowledge, items=items)
+    tokens, isolate = options.pop("counter", HEURISTIC), options.pop("isolate", False)
+    options = {"min_list": 50, **options}
+    config = QAConfig(knowledge=knowledge, items=items, style=style, **options)
     rng = np.random.default_rng(seed)
     table = config.table(rng)
-    least = min(habits.min_list, items // 4)
+    least = min(config.min_list, items // 4)
     target = next(iter(config.targets(table, rng, least)))
-    return play(table, target, style, habits, seed, **{"counter": HEURISTIC, **options})
+    return play(table, target, config, seed, tokens, isolate=isolate)
 
 
 def calls(log: Log) -> list[list[dict[str, Any]]]:
