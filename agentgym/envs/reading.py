@@ -24,8 +24,8 @@ def load_texts(module: str, name: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def describe_faults(error: ValidationError) -> Iterator[str]:
+def describe_faults(error: ValidationError, *parents: str) -> Iterator[str]:
     """Yield a description of each fault in a row: the field, the expectation and the value."""
     for fault in error.errors(include_url=False, include_context=False):
-        name = ".".join(map(str, fault["loc"])) or "of the line"
+        name = ".".join(map(str, (*parents, *fault["loc"]))) or "of the line"
         yield f"field {name}: {fault['msg']}, got {repr(fault['input'])[:80]}"

@@ -6,23 +6,23 @@ oracles.
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles.choices import best_call, choose, wrong_call
-from agentgym.oracles.notes import choose_memory_call, recall_from_note
 from agentgym.oracles.reading import (
     ChatReading,
     ParsedChat,
     Readings,
-    apply_result,
+    apply_event,
     read_state,
     read_task,
 )
@@ -34,6 +34,12 @@ from agentgym.text.parsing import Dialect
 from agentgym.text.validation import check_bool, check_float, check_int
 from agentgym.world.config import Config, Share
 from agentgym.world.world import World, check_hooks, has_hook, load_world
+from agentgym.wrappers.memory_store import ROOT
+
+NOTE = f"{ROOT}/state.md"
+"""The file in which scripted policies save the state with `agentgym.wrappers.MemoryTool`."""
+_MEMORY = "memory"
+_LINE_NUMBER = re.compile(r"(?m)^[0-9]+\t")
 
 
 class ScriptedPolicy:
@@ -232,10 +238,8 @@ class ControlPolicy(ScriptedPolicy):
         world = read_task(self.world, parsed.task)
         read_state(world, parsed.summary)
         for event in parsed.past.events:
-            if event is None:
-                world.turn += 1
-            elif rng.random() >= self.deficits.tracking:
-                apply_result(world, *event)
+            if event is None or rng.random() >= self.deficits.tracking:
+                apply_event(world, event)
         return world
 
 
@@ -262,3 +266,54 @@ class ThinkingPolicy:
             call = self.policy.act(parsed)
             thought = self.policy.recall(parsed).reasoning(call)
             return Reply(f"<think>{thought}</think>{parsed.render(call, self.policy.dialect)}")
+
+
+def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolCall | None:
+    """Return the memory call that must precede the next action, or None.
+
+    The policy saves the state that `describe` returns when the context is nearly full, and looks
+    for a note whenever the chat shows no memory call.
+    """
+    # A state hint or a summary already contains the note's contents.
+    if "state" in parsed.hints or not any(tool.name == _MEMORY for tool in parsed.tools):
+        return None
+    used = [event for event in parsed.past.events if event and event[0].name == _MEMORY]
+    newest = used[-1][0].arguments if used else {}
+    read_back = newest.get("command") == "view" and newest.get("path") == NOTE
+    # After reading a note, save the state again, because later calls may have changed it.
+    if parsed.warned or read_back:
+        return ToolCall(_MEMORY, {"command": "create", "path": NOTE, "file_text": describe()})
+    if not used and not parsed.summary:
+        return ToolCall(_MEMORY, {"command": "view", "path": ROOT})
+    if newest.get("path") == ROOT and NOTE in used[-1][1]:
+        return ToolCall(_MEMORY, {"command": "view", "path": NOTE})
+    return None
+
+
+def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object] | None:
+    """Return the world implied by the newest visible note and the calls after it, or None."""
+    events = parsed.past.events
+    for place in reversed(range(len(events))):
+        event = events[place]
+        if event is None or not (note := _read_note(event)):
+            continue
+        world = kind.read_task(parsed.task)
+        if not read_state(world, note):
+            return None
+        if event[0].arguments["command"] == "create":
+            world.turn += 1
+            events = events[place + 1 :]
+        # If the note was read with `view`, all visible calls are newer than the note.
+        for later in events:
+            apply_event(world, later)
+        return world
+    return None
+
+
+def _read_note(event: tuple[ToolCall, str]) -> str:
+    call, result = event
+    if call.name != _MEMORY or call.arguments.get("path") != NOTE:
+        return ""
+    if call.arguments["command"] == "create":
+        return str(call.arguments["file_text"])
+    return _LINE_NUMBER.sub("", result)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from agentgym.oracles.hints import split_hints
@@ -26,15 +26,15 @@ _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # maximum cached versions of a chat; threads may read different versions
 
 
-class PastCalls:
-    """The successful calls with their results, and the world that results from the calls.
+PastEvent: TypeAlias = tuple[ToolCall, str] | None
+"""A call with its result; None marks the start of a turn."""
 
-    Attributes:
-        events: Each call with its result, in order; None marks the start of a turn.
-    """
+
+class PastCalls:
+    """The successful calls with their results, in order, and the resulting world."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[ToolCall, str] | None] = []
+        self.events: list[PastEvent] = []
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
@@ -80,10 +80,7 @@ class PastCalls:
             read_state(world, state)
         self._world = None  # if a hook raises, the world is inconsistent
         for event in self.events[self._applied :]:
-            if event is None:
-                world.turn += 1
-            else:
-                apply_result(world, *event)
+            apply_event(world, event)
         self._world, self._origin, self._applied = world, origin, len(self.events)
         return world
 
@@ -253,7 +250,10 @@ def read_state(world: World[object], state: str) -> bool:
     return False
 
 
-def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Apply a result to a world, unless the result was cleared or truncated."""
+def apply_event(world: World[object], event: PastEvent) -> None:
+    """Start a turn, or apply a result to a world unless it was cleared or truncated."""
+    if event is None:
+        world.turn += 1
+        return
     with suppress(ValueError, KeyError):
-        world.read_result(call, result)
+        world.read_result(*event)

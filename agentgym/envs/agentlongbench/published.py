@@ -233,11 +233,13 @@ def _load_file(path: Path) -> list[PublishedRow]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                row = _load(path, number, offset, line)
-                first = lines.setdefault(str(row.fields["id"]), number)
-                if first != number:
-                    raise _fault(path, number, f"field id: must differ from line {first}")
-                rows.append(row)
+                try:
+                    rows.append(_load(path, number, offset, line))
+                    first = lines.setdefault(str(rows[-1].fields["id"]), number)
+                    if first != number:
+                        raise ValueError(f"field id: must differ from line {first}")
+                except ValueError as error:
+                    raise ValueError(f"{path}, line {number}, {error}") from None
             offset += len(line)
     answers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
@@ -250,32 +252,26 @@ def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
     try:
         fields = _FIELDS.validate_json(line)
     except ValidationError as error:
-        raise _fault(path, number, next(describe_faults(error))) from None
+        raise ValueError(next(describe_faults(error))) from None
     messages = fields.pop("messages")
     try:
         _, turns = split_turns(Chat.from_openai(messages).messages)
     except ValueError as error:
-        raise _fault(path, number, f"field messages: {error}") from None
+        raise ValueError(f"field messages: {error}") from None
     if not turns:
-        why = "must contain feedback that begins with 'Round 1:'"
-        raise _fault(path, number, f"field messages: {why}")
+        raise ValueError("field messages: must contain feedback that begins with 'Round 1:'")
     setting, length = _place(path)
     setting = setting or str(fields.get("setting"))
     if setting not in SETTINGS:
-        why = f"must be a folder of the path, or a field: {', '.join(SETTINGS)}"
-        raise _fault(path, number, f"field setting: {why}")
+        known = ", ".join(SETTINGS)
+        raise ValueError(f"field setting: must be a folder of the path, or a field: {known}")
     length = length or counter("heuristic").length(line.decode())
     row = PublishedRow(path, number, offset, setting, length, fields)
     try:
         _ANSWERS[row.kind].validate_python(fields["answer"], strict=True)
     except ValidationError as error:
-        why = next(describe_faults(error)).partition(": ")[2]
-        raise _fault(path, number, f"field answer: {why}") from None
+        raise ValueError(next(describe_faults(error, "answer"))) from None
     return row
-
-
-def _fault(path: Path, line: int, fault: str) -> ValueError:
-    return ValueError(f"{path}, line {line}, {fault}")
 
 
 def _place(path: Path) -> tuple[str, int]:

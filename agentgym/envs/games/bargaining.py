@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -136,8 +136,8 @@ class Guarantee:
     def __init__(self, game: Bargain) -> None:
         self.game = game
         self._values: dict[tuple[int, int, Types, int], int] = {}
-        self._gains: dict[Items, dict[Types, int]] = {}
-        self._offers: dict[Items, dict[Items, Types]] = {}
+        self._gains_from = cache(self._find_gains)
+        self._offers_for = cache(game.offering)
         numbers = range(len(game.types))
         # Start with the last deal, so that each recursion covers only one deal.
         for deal in reversed(range(len(game.pools))):
@@ -168,23 +168,18 @@ class Guarantee:
 
     def _if_other_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
         pool, values = self.game.pool(deal, offer), []
-        if pool not in self._offers:
-            self._offers[pool] = self.game.offering(pool)
-        for kept, offering in self._offers[pool].items():
+        for kept, offering in self._offers_for(pool).items():
             if left := types & offering:
                 accepted = self.if_accepted(deal, offer, left, turns, kept)
                 values.append(max(accepted, self.if_rejected(deal, offer, left, turns)))
         return min(values)
 
-    def _gains_from(self, pool: Items) -> dict[Types, int]:
-        if pool not in self._gains:
-            gains: dict[Types, int] = {}
-            for kept in divisions(pool):
-                types = self.game.accepting(pool, kept)
-                gain = worth(self.game.mine, kept)
-                gains[types] = max(gains.get(types, 0), gain)
-            self._gains[pool] = gains
-        return self._gains[pool]
+    def _find_gains(self, pool: Items) -> dict[Types, int]:
+        gains: dict[Types, int] = {}
+        for kept in divisions(pool):
+            types = self.game.accepting(pool, kept)
+            gains[types] = max(gains.get(types, 0), worth(self.game.mine, kept))
+        return gains
 
     def _if_offered(
         self, deal: int, offer: int, types: Types, turns: int, accepting: Types, gain: int

@@ -20,14 +20,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.documents import Document, Task, month_name, places_of, shuffled_months
+from agentgym.envs.gsm_agent.documents import (
+    Document,
+    Task,
+    Writer,
+    month_name,
+    places_of,
+    shuffled_months,
+)
 from agentgym.envs.gsm_agent.facts import owners_of
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.user_data.records import keep_dataset
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
-from agentgym.envs.gsm_agent.writer import Writer
 from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -91,18 +97,18 @@ class DatabaseOptions(ProblemOptions):
 class Database:
     """The documents (sorted by id) and tasks of a database, with a search index."""
 
-    def __init__(
-        self, documents: Sequence[Document], tasks: Sequence[Task], index: Lexical | Dense
-    ) -> None:
-        self.documents, self.tasks, self.index = documents, tasks, index
+    index: Lexical | Dense
 
-    @classmethod
-    def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
+    def __init__(
+        self, documents: Sequence[Document], tasks: Sequence[Task], search_by: str
+    ) -> None:
+        self.documents, self.tasks = documents, tasks
         # Static tasks may lack documents, but the index must not be empty.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
-            return cls(documents, tasks, Lexical.of(texts))
-        return cls(documents, tasks, Dense.of(texts, load_embed(search_by)))
+            self.index = Lexical.of(texts)
+        else:
+            self.index = Dense.of(texts, load_embed(search_by))
 
     @cached_property
     def searchable(self) -> list[int]:
@@ -281,4 +287,4 @@ def get_database(options: DatabaseOptions) -> Database:
         # Ignore `size` and `search_by`, which do not affect the drawn tasks.
         drawn = _drawn(replace(options, size="full", search_by="words"))
         documents, tasks = drawn.part(SIZES[options.size], seed)
-    return Database.of(documents, tasks, options.search_by)
+    return Database(documents, tasks, options.search_by)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from agentgym.envs.reading import load_texts
 from agentgym.text.tools import tool
+
+if TYPE_CHECKING:
+    from agentgym.envs.gsm_agent.search_world import SearchWorld
 
 TOOL_SETS: Mapping[str, Sequence[str]] = {
     "base": (),
@@ -30,18 +33,10 @@ def rules(static: bool, tools: str, prompt: str) -> str:
     return "\n".join(lines)
 
 
-class _Searcher(Protocol):
-    def run_search(self, name: str, query: str) -> str:
-        """Run a search and log it under the name of a tool."""
-
-    def answer(self, value: str) -> str:
-        """Submit an answer."""
-
-
 class WorldTool:
     """Base class for SearchWorld's tools."""
 
-    def __init__(self, world: _Searcher) -> None:
+    def __init__(self, world: SearchWorld) -> None:
         self._world = world
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar, Self
 
 from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
-from agentgym.envs.gsm_agent.database import SIZES
-from agentgym.envs.gsm_agent.gold import GoldPlay, GoldSearches, remember
+from agentgym.envs.gsm_agent.database import SIZES, Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.documents import Task
+from agentgym.envs.gsm_agent.gold import GoldSearches
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
@@ -36,9 +38,12 @@ _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
 _SEARCHES = ("search", "next_page", "explore", "revisit")
+# The most recent task of each question that cannot be parsed. Worlds rebuilt from a chat in this
+# process find their task here, because the chat does not name the data set.
+_played: dict[str, tuple[DatabaseOptions, Task]] = {}
 
 
-class SearchWorld(GoldPlay, World[SearchConfig]):
+class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
     Queries are free text, so optimal queries cannot be enumerated. Instead, `optimal_calls` returns
@@ -50,6 +55,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (), "writer": ("answer",)}
     labels_decide = False
+    problem: Task
 
     def __init__(self, config: SearchConfig, seed: int) -> None:
         super().__init__(config, seed)
@@ -69,6 +75,10 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
+    @property
+    def database(self) -> Database:
+        return get_database(self.config.database_options)
+
     def generate(self) -> None:
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
@@ -84,11 +94,22 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = knowledge_of(self.problem.question)
         if isinstance(self.known, GoldKnowledge):
-            remember(self.config.database_options, self.problem)
+            _played[self.problem.question] = (self.config.database_options, self.problem)
         self._missing = set() if self.static else set(self.problem.documents)
         self._record()
         if self.static:
             self.known.learn("\n\n".join(self._shown_texts()))
+
+    def _shown_texts(self) -> list[str]:
+        # Problems that could not be decomposed have no documents.
+        if not self.problem.documents:
+            return list(self.problem.premises)
+        shown = [place for place in self.problem.documents if place not in self._missing]
+        return [self.database.documents[place].show() for place in shown]
+
+    def _record(self) -> None:
+        if isinstance(self.known, GoldKnowledge):
+            self.known.record(self.problem, self._shown_texts(), len(self._missing))
 
     def instance_key(self) -> str:
         """Return the question and the answer."""
@@ -315,7 +336,11 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
             world.max_turns = int(turns)
         if world.static:
             world.known.learn(documents)
-        world._recall(match["question"], documents)
+        if isinstance(world.known, GoldKnowledge) and match["question"] in _played:
+            options, world.problem = _played[match["question"]]
+            world.config = replace(world.config, **vars(options))
+            world._missing = set() if world.static else set(world.problem.documents)
+            world._record()
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -327,11 +352,21 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self._learn(result)
         self._see(result)
 
+    def _see(self, text: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            documents = self.database.documents
+            # A context strategy may have truncated documents.
+            self._missing = {each for each in self._missing if documents[each].show() not in text}
+            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
+            self._record()
+
     def read_state(self, state: str) -> None:
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
-        self._see_state()
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._missing = set(self.problem.documents)
+            self._see("\n\n".join(self.known.texts))
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from agentgym.envs.lore.codebase import Codebase
 from agentgym.envs.lore.config import LoreConfig
-from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, number
-from agentgym.envs.lore.growth import ModuleSampler, grow_top_down, letters
+from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
+from agentgym.envs.lore.growth import TopDown, letters
 from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.programs import (
     HARD,
@@ -79,12 +79,8 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def grow(self, rng: Random) -> Graph:
         config = self.config
         for _ in range(_TRIES):
-            sampler = ModuleSampler(
-                name=_opaque() if config.names == "opaque" else _sequential,
-                constant=number,
-                redirect=REDIRECTS[config.consolidation],
-            )
-            graph = grow_top_down(rng, config.shape, config.operators, sampler)
+            name = _opaque() if config.names == "opaque" else _sequential
+            graph = TopDown(rng, config, name, REDIRECTS[config.consolidation]).grow()
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from agentgym.envs.lore.graph import Operator, Shape
+from agentgym.envs.lore.graph import Operator
 from agentgym.text.validation import check_int
 from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
@@ -62,10 +62,6 @@ class LoreConfig(TurnBudget):
     @property
     def operators(self) -> Sequence[Operator]:
         return self.operators_of[self.difficulty]
-
-    @property
-    def shape(self) -> Shape:
-        return Shape(self.operations, self.theta, self.p, self.min_arity, self.max_arity)
 
     @property
     def most_documents(self) -> int:

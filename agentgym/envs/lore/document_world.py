@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below, number
-from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
+from agentgym.envs.lore.growth import BottomUp, DocumentSampler
 from agentgym.envs.lore.knowledge import ReadDocuments, split_list
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
@@ -60,7 +60,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
             field_rate=config.distractor_fields,
             document_rate=config.distractor_documents,
         )
-        return grow_bottom_up(rng, config.shape, config.operators, sampler)
+        return BottomUp(rng, config, sampler).grow()
 
     def task(self) -> str:
         start = ", ".join(map(self._entry, self.graph.start))

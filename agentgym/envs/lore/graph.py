@@ -7,11 +7,8 @@ the parent's id (in bottom-up domains) or value (in top-down domains) from the c
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from random import Random
 from typing import Any, TypeVar
 
@@ -148,77 +145,3 @@ class Graph:
 
     def __deepcopy__(self, memo: Any) -> Graph:
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Parameters for growing a graph; `LoreConfig` describes `operations`, `theta` and `p`.
-
-    `least` and `most` are the minimum and maximum number of operands per rule.
-    """
-
-    operations: int
-    theta: int
-    p: float
-    least: int
-    most: int
-
-
-class Grower(ABC):
-    """Algorithm 1 of the paper; subclasses define how to expand leaves and how to gather leaves."""
-
-    def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator]) -> None:
-        self.rng = rng
-        self.shape = shape
-        self.nodes: list[Node] = []
-        self.operators = operators
-        self._arities = [self._arity(operator) for operator in operators]
-        self._weights = list(accumulate(operator.weight for operator in operators))
-
-    def _arity(self, operator: Operator) -> tuple[int, int]:
-        most = max(operator.least, min(operator.most, self.shape.most))
-        return min(max(operator.least, self.shape.least), most), most
-
-    @abstractmethod
-    def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
-        """Turn a leaf into an inner node and return its children."""
-
-    @abstractmethod
-    def gather(self, picked: list[Node]) -> Node:
-        """Give leaves a common child and return the child."""
-
-    def run(self, root: Node) -> list[Node]:
-        """Expand and gather leaves; return the remaining leaves in order."""
-        leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
-        for _ in range(shape.operations):
-            parent = leaves.pop(below(rng, len(leaves)))
-            index = bisect(weights, rng.random() * weights[-1])
-            leaves += self.expand(
-                parent, self.operators[index], operands=among(rng, *self._arities[index])
-            )
-            if len(leaves) > shape.theta and rng.random() < shape.p:
-                # A child of only one leaf would merely make the path longer.
-                count = among(rng, 2, len(leaves))
-                deal(rng, leaves, count)
-                leaves = [*leaves[count:], self.gather(leaves[:count])]
-        return leaves
-
-    def add(
-        self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = ""
-    ) -> Node:
-        """Add a node."""
-        node = Node(len(self.nodes), kind, depth, number, content, (), file)
-        self.nodes.append(node)
-        return node
-
-    def finished(self, start: Sequence[Node], answer: Value) -> Graph:
-        """Return the finished graph; all documents must have ids."""
-        nodes = self.nodes
-        return Graph(
-            nodes=nodes,
-            start=uids_of(start),
-            answer=answer,
-            height=max([node.depth for node in nodes]),
-            needed=sum([node.needed for node in nodes]),
-            uids={node.file: node.uid for node in nodes},
-        )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from random import Random
 from typing import Any
 
+from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import (
     Graph,
-    Grower,
     Node,
     Operator,
     Rule,
-    Shape,
     Value,
     among,
+    below,
+    deal,
+    number,
     shuffled,
     uids_of,
 )
@@ -50,15 +54,76 @@ class DocumentSampler:
     document_rate: float = 0.0
 
 
-class _BottomUp(Grower):
-    """Grows graphs in which documents lead to their parents."""
+class Grower(ABC):
+    """Algorithm 1 of the paper; subclasses define how to expand leaves and how to gather leaves."""
 
-    def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
-        super().__init__(*args)
+    def __init__(self, rng: Random, config: LoreConfig) -> None:
+        self.rng = rng
+        self.config = config
+        self.nodes: list[Node] = []
+        self.operators = config.operators
+        self._arities = list(map(self._arity, self.operators))
+        self._weights = list(accumulate(operator.weight for operator in self.operators))
+
+    def _arity(self, operator: Operator) -> tuple[int, int]:
+        most = max(operator.least, min(operator.most, self.config.max_arity))
+        return min(max(operator.least, self.config.min_arity), most), most
+
+    @abstractmethod
+    def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
+        """Turn a leaf into an inner node and return its children."""
+
+    @abstractmethod
+    def gather(self, picked: list[Node]) -> Node:
+        """Give leaves a common child and return the child."""
+
+    def run(self, root: Node) -> list[Node]:
+        """Expand and gather leaves; return the remaining leaves in order."""
+        leaves, rng, config, weights = [root], self.rng, self.config, self._weights
+        for _ in range(config.operations):
+            parent = leaves.pop(below(rng, len(leaves)))
+            index = bisect(weights, rng.random() * weights[-1])
+            leaves += self.expand(
+                parent, self.operators[index], operands=among(rng, *self._arities[index])
+            )
+            if len(leaves) > config.theta and rng.random() < config.p:
+                # A child of only one leaf would merely make the path longer.
+                count = among(rng, 2, len(leaves))
+                deal(rng, leaves, count)
+                leaves = [*leaves[count:], self.gather(leaves[:count])]
+        return leaves
+
+    def add(
+        self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = ""
+    ) -> Node:
+        """Add a node."""
+        node = Node(len(self.nodes), kind, depth, number, content, (), file)
+        self.nodes.append(node)
+        return node
+
+    def finished(self, start: Sequence[Node], answer: Value) -> Graph:
+        """Return the finished graph; all documents must have ids."""
+        nodes = self.nodes
+        return Graph(
+            nodes=nodes,
+            start=uids_of(start),
+            answer=answer,
+            height=max([node.depth for node in nodes]),
+            needed=sum([node.needed for node in nodes]),
+            uids={node.file: node.uid for node in nodes},
+        )
+
+
+class BottomUp(Grower):
+    """Grows graphs that are read from the leaves; the root contains the answer."""
+
+    def __init__(self, rng: Random, config: LoreConfig, sampler: DocumentSampler) -> None:
+        super().__init__(rng, config)
         self.sampler = sampler
         self._numbers = 0
 
     def grow(self) -> Graph:
+        """Return a new graph."""
         (root,) = self._values([("", None)], 0)
         leaves = self._among_decoys(self.run(root))
         for leaf in leaves:
@@ -153,36 +218,28 @@ class _BottomUp(Grower):
         return f"v{self._numbers - 1}%{suffix}"
 
 
-def grow_bottom_up(
-    rng: Random,
-    shape: Shape,
-    operators: Sequence[Operator],
-    sampler: DocumentSampler,
-) -> Graph:
-    """Grow a graph that is read from the leaves; the root contains the answer."""
-    return _BottomUp(rng, shape, operators, sampler=sampler).grow()
+class TopDown(Grower):
+    """Grows graphs that are read from the root; the leaves contain constants.
 
+    `Node.needed` marks the documents that lazy evaluation requires. `name` draws the name of a
+    file, and the operator `redirect` gives several leaves a common child.
+    """
 
-@dataclass(frozen=True, slots=True)
-class ModuleSampler:
-    """Samplers of a top-down domain; `redirect` gives several leaves a common child."""
-
-    name: Callable[[Random, int], str]
-    constant: Callable[[Random], int]
-    redirect: Operator
-
-
-class _TopDown(Grower):
-    """Grows graphs in which documents determine the values of their parents."""
-
-    def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
-        super().__init__(*args)
-        self.sampler = sampler
+    def __init__(
+        self,
+        rng: Random,
+        config: LoreConfig,
+        name: Callable[[Random, int], str],
+        redirect: Operator,
+    ) -> None:
+        super().__init__(rng, config)
+        self.name, self.redirect = name, redirect
 
     def grow(self) -> Graph:
+        """Return a new graph."""
         for leaf in self.run(self._module(0)):
-            leaf.content = self.sampler.constant(self.rng)
-        operators = {each.name: each for each in (*self.operators, self.sampler.redirect)}
+            leaf.content = number(self.rng)
+        operators = {each.name: each for each in (*self.operators, self.redirect)}
         values = _evaluate(self.nodes, operators)
         _mark_needed(self.nodes, operators, values)
         return self.finished(self.nodes[:1], values[0])
@@ -197,27 +254,14 @@ class _TopDown(Grower):
 
     def gather(self, picked: list[Node]) -> Node:
         hub = self._module(1 + max(node.depth for node in picked))
-        redirect = self.sampler.redirect
+        redirect = self.redirect
         for node in picked:
             node.content = Rule(redirect.name, redirect.draw(self.rng, 1), (hub.uid,))
             node.children = (hub.uid,)
         return hub
 
     def _module(self, depth: int) -> Node:
-        return self.add("module", depth, file=self.sampler.name(self.rng, len(self.nodes)))
-
-
-def grow_top_down(
-    rng: Random,
-    shape: Shape,
-    operators: Sequence[Operator],
-    sampler: ModuleSampler,
-) -> Graph:
-    """Grow a graph that is read from the root; the leaves contain constants.
-
-    `Node.needed` marks the documents that lazy evaluation requires.
-    """
-    return _TopDown(rng, shape, operators, sampler=sampler).grow()
+        return self.add("module", depth, file=self.name(self.rng, len(self.nodes)))
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
-from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
+from agentgym.envs.lore.growth import BottomUp, DocumentSampler
 from agentgym.envs.lore.operators import BY_NAME, STANDARD
 from agentgym.envs.lore.pictures import (
     COLOURS,
@@ -132,25 +132,22 @@ class MultimodalWorld(DocumentWorld):
     def grow(self, rng: Random) -> Graph:
         config = self.config
         sampler = DocumentSampler(
-            self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
+            value=lambda rng, operator: self._pictured(rng, operator.child(rng)),
+            field=_irrelevant,
+            field_rate=config.distractor_fields,
+            document_rate=config.distractor_documents,
         )
-        graph = grow_bottom_up(rng, config.shape, config.operators, sampler)
+        graph = BottomUp(rng, config, sampler).grow()
         for node in graph.nodes:
             numeric = node.kind == "rule" and BY_NAME[node.content.operator].operand == "number"
             if numeric and rng.random() < config.pictured:
                 node.note = _PICTURED
-            if not node.needed and isinstance(node.content, int):
-                node.content, node.note = self._number(rng, node.content)
+            if not node.needed:
+                node.content, node.note = self._pictured(rng, node.content)
         return graph
 
-    def _operand(self, rng: Random, operator: Operator) -> tuple[Value, str | None]:
-        value = operator.child(rng)
-        if isinstance(value, int):
-            return self._number(rng, value)
-        return value, None
-
-    def _number(self, rng: Random, value: int) -> tuple[int, str | None]:
-        if rng.random() < self.config.counted:
+    def _pictured(self, rng: Random, value: Value) -> tuple[Value, str | None]:
+        if isinstance(value, int) and rng.random() < self.config.counted:
             return among(rng, 1, MOST_COUNTED), _PICTURED
         return value, None
 

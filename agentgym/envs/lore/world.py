@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import ceil
 from random import Random
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -37,8 +39,6 @@ _LOST = "No turn is left to find the answer out."
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 """Parts of the system message of each world."""
-
-_most_turns: dict[tuple[type[Any], LoreConfig], int] = {}
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
@@ -82,17 +82,17 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             rules += f"\n{self.texts['hard']}"
         return f"{rules}\n{self.texts['answer']}"
 
+    @abstractmethod
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin(self) -> ReadDocuments:
         """Return the initial knowledge."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show(self, node: Node) -> str | Content:
         """Return the document as shown to the agent."""
-        raise NotImplementedError
 
     def style(self, node: Node) -> Random:
         """Return a random generator for the wording of a document."""
@@ -115,16 +115,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def most_turns(self) -> int:
         """Return the maximum number of reading turns over several sampled tasks."""
-        key = type(self), self.config
-        if key not in _most_turns:
-            samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
-            turns = []
-            # Use fixed seeds, because the budget must not depend on the episode.
-            for seed in range(samples):
-                self.graph = self.grow(Random(seed))
-                turns.append(self.turns())
-            _most_turns[key] = max(turns)
-        return _most_turns[key]
+        return _most_turns(type(self), self.config)
 
     def generate(self) -> None:
         most = self.most_turns()
@@ -295,9 +286,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         world.max_turns = int(budget[-1]) if budget else None
         return world
 
+    @abstractmethod
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the initial knowledge."""
-        raise NotImplementedError
+        """Parse the initial knowledge from a task."""
 
     def read_result(self, call: ToolCall, result: str) -> None:
         if call.name == "read_document":
@@ -338,3 +329,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             "lost_leads": sum(self.turn - start > LOST_AFTER for start in since),
             "synthesis_error": failed and useful == self.graph.needed,
         }
+
+
+@cache
+def _most_turns(kind: type[LoreWorld[Any]], config: LoreConfig) -> int:
+    world, turns = kind(config, 0), [0]
+    # Use fixed seeds, because the budget must not depend on the episode.
+    for seed in range(max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (config.operations + 1)))):
+        world.graph = world.grow(Random(seed))
+        turns.append(world.turns())
+    return max(turns)

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.agentlongbench import agent
-from agentgym.envs.agentlongbench.agent import FILLED
+from agentgym.envs.agentlongbench import rollout
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import search
 from agentgym.envs.agentlongbench.logs import SHORTEST, Log, within
-from agentgym.envs.agentlongbench.rollout import RESERVE, play
+from agentgym.envs.agentlongbench.rollout import FILLED, RESERVE, play
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter, counter
 
@@ -156,10 +155,10 @@ HABITS |= {"MOST_MASKED": (0, 2, 6), "EPSILON": (0.0, 1.0)}
 def test_an_agent_that_forgets_more_asks_less(habit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = {"FORGET_HISTORY": 1.0, "MASK": float(habit == "MOST_MASKED"), "MOST_MASKED": 6}
     for name, value in {**quiet, "EPSILON": 0.0}.items():
-        monkeypatch.setattr(agent, name, value)
+        monkeypatch.setattr(rollout, name, value)
     means = []
     for value in HABITS[habit]:
-        monkeypatch.setattr(agent, habit, value)
+        monkeypatch.setattr(rollout, habit, value)
         logs = [make(style="verbose", rounds=15, min_list=2, seed=seed) for seed in range(4)]
         means.append(np.mean([sizes(query) for log in logs for query in calls(log)]))
     assert means == sorted(means, reverse=True)
@@ -168,7 +167,7 @@ def test_an_agent_that_forgets_more_asks_less(habit: str, monkeypatch: pytest.Mo
 
 def test_what_is_forgotten_at_once_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"FORGET_HISTORY": 1.0, "MASK": 0.0, "EPSILON": 0.0}.items():
-        monkeypatch.setattr(agent, name, value)
+        monkeypatch.setattr(rollout, name, value)
     log = make(style="verbose", rounds=12, min_list=2)
     for before, conditions in zip(log.rounds, calls(log), strict=False):
         told = log.table.feedback_atoms(before.guess, log.target)

@@ -7,21 +7,18 @@ import pickle
 import re
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from agentgym.envs.lore.graph import Graph, Rule, Shape, number
-from agentgym.envs.lore.growth import LETTERS, DocumentSampler, grow_bottom_up
+from agentgym.envs.lore.document_world import DocumentConfig
+from agentgym.envs.lore.graph import Graph, Rule, number
+from agentgym.envs.lore.growth import LETTERS, BottomUp, DocumentSampler
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, text, variables
 from tests.envs.lore.games import default, longest_chain
 from tests.envs.lore.lore_solver import calculate
 
 PLAIN = DocumentSampler(lambda rng, operator: (operator.child(rng), None), number)
-
-
-def shape(operations: int, theta: int = 10, p: float = 0.5, least: int = 2, most: int = 4) -> Shape:
-    return Shape(operations, theta, p, least, most)
 
 
 def grow(
@@ -31,7 +28,10 @@ def grow(
     operators: Any = STANDARD,
     **options: Any,
 ) -> Graph:
-    return grow_bottom_up(Random(seed), shape(operations, **options), operators, sampler)
+    class Config(DocumentConfig):
+        operators_of: ClassVar[Any] = {"standard": operators}
+
+    return BottomUp(Random(seed), Config(operations=operations, **options), sampler).grow()
 
 
 @pytest.mark.parametrize("operations", [0, 1, 2, 7, 60])
@@ -118,10 +118,11 @@ def rules(graphs: Any) -> list[Rule]:
 
 
 def test_operands_are_as_many_as_asked_for_and_operators_as_frequent_as_their_weights() -> None:
-    counted = rules(grow(seed, 20, least=3, most=5) for seed in range(20))
+    counted = rules(grow(seed, 20, min_arity=3, max_arity=5) for seed in range(20))
     assert {len(rule.operands) for rule in counted} == {3, 4, 5}
     capped = rules(
-        grow(seed, 9, operators=[BY_NAME["multiply"]], least=5, most=6) for seed in range(9)
+        grow(seed, 9, operators=[BY_NAME["multiply"]], min_arity=5, max_arity=6)
+        for seed in range(9)
     )
     assert {len(rule.operands) for rule in capped} == {3}
     operators = replace(BY_NAME["add"], weight=3.0), BY_NAME["join"]

@@ -9,8 +9,7 @@ import pytest
 import agentgym
 from agentgym import Message, Reply
 from agentgym.oracles import OraclePolicy
-from agentgym.oracles.notes import NOTE
-from agentgym.oracles.policies import ThinkingPolicy
+from agentgym.oracles.policies import NOTE, ThinkingPolicy
 from agentgym.text.parsing import DIALECTS
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import rows
