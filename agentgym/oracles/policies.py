@@ -26,7 +26,7 @@ from agentgym.oracles.reading import (
     read_state,
     read_task,
 )
-from agentgym.oracles.recall import TOOL, missing_pages, whole_state
+from agentgym.oracles.recall import TOOL, read_pages
 from agentgym.play.policy import Reply
 from agentgym.play.spaces import sample_call
 from agentgym.text.messages import Chat, ToolCall
@@ -103,7 +103,8 @@ class ScriptedPolicy:
 
     def recall(self, parsed: ParsedChat) -> World[object]:
         """Return the world described by a hint, a note, or the summary and the calls after it."""
-        if state := whole_state(parsed.hints.get("state", "")):
+        state, _ = read_pages(parsed.hints.get("state", ""))
+        if state:
             world = read_task(self.world, parsed.task)
             if read_state(world, state):
                 return world
@@ -122,7 +123,7 @@ class ScriptedPolicy:
 
 def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
     """Return the call that requests the rest of a state hint, or None."""
-    pages = missing_pages(parsed.hints.get("state", ""))
+    _, pages = read_pages(parsed.hints.get("state", ""))
     return ToolCall(TOOL, {"pages": [*pages]}) if pages else None
 
 

@@ -85,17 +85,8 @@ class StatePages(Toolset):
         return True
 
 
-def missing_pages(hint: str) -> Sequence[int]:
-    """Return the numbers of the pages that a state hint omits."""
-    return _read(hint)[1]
-
-
-def whole_state(hint: str) -> str:
-    """Return the complete state, or the part that the hint shows."""
-    return _read(hint)[0]
-
-
-def _read(hint: str) -> tuple[str, Sequence[int]]:
+def read_pages(hint: str) -> tuple[str, Sequence[int]]:
+    """Return the state, or the part that the hint shows, and the numbers of the omitted pages."""
     notice = _PAGES.search(hint)
     if notice is None:
         return hint, ()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +11,16 @@ from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.oracles import HistoryOracle, OraclePolicy, PlanOracle, StateOracle, StepOptimality
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ThinkingPolicy
-from agentgym.oracles.recall import PAGE_CHARS, TOOL, missing_pages, whole_state
+from agentgym.oracles.recall import PAGE_CHARS, TOOL, read_pages
 from tests import sampling
+
+
+def whole_state(hint: str) -> str:
+    return read_pages(hint)[0]
+
+
+def missing_pages(hint: str) -> Sequence[int]:
+    return read_pages(hint)[1]
 
 
 class LongListWorld(ListWorld):

@@ -65,14 +65,6 @@ class ItemTable:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __eq__(self, other: object) -> bool:
-        # Tables are large, so compare identities first.
-        return self is other or (
-            isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # tables are compared, never looked up
-
     def __len__(self) -> int:
         return len(self.names)
 

@@ -85,7 +85,8 @@ def count_lists(lists: Sequence[NDArray[np.intp]], items: int) -> NDArray[np.int
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
     """Return a mask of the items that are in all lists."""
-    return count_lists(lists, items) == len(lists)
+    mask: Mask = count_lists(lists, items) == len(lists)
+    return mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar, Self
 
-from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
+from agentgym.envs.gsm_agent.config import TOOL_SETS, SearchConfig, options_for_turns
 from agentgym.envs.gsm_agent.database import SIZES, Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.documents import Task
 from agentgym.envs.gsm_agent.gold import GoldSearches
@@ -22,13 +22,13 @@ from agentgym.envs.gsm_agent.knowledge import (
     knowledge_of,
 )
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.gsm_agent.prompts import EXTRA_TOOLS, TOOL_SETS, AnswerTool, rules
-from agentgym.envs.reading import expect
+from agentgym.envs.reading import expect, load_texts
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, SplitName, World
 
+_TEXTS = load_texts(__file__, "prompts")
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
@@ -134,7 +134,12 @@ class SearchWorld(World[SearchConfig]):
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
     def rules(self) -> str:
-        return rules(self.static, self.config.tools, self.config.prompt)
+        config, task = self.config, _TEXTS["static" if self.static else "agentic"]
+        lines = [f"{task} {_TEXTS['answer']}"]
+        lines += [_TEXTS["notes"][name] for name in TOOL_SETS[config.tools]]
+        if config.prompt in _TEXTS:
+            lines.append(_TEXTS[config.prompt])
+        return "\n".join(lines)
 
     def task(self) -> str:
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
@@ -394,3 +399,69 @@ class SearchWorld(World[SearchConfig]):
             "early_stops": self._early_stops,
             "answer": self._submitted,
         }
+
+
+class WorldTool:
+    """Base class for SearchWorld's tools."""
+
+    def __init__(self, world: SearchWorld) -> None:
+        self._world = world
+
+
+class Think(WorldTool):
+    """Tool that only returns the thought."""
+
+    @tool
+    def think(self, thought: str) -> str:
+        """Write down a thought; nothing else happens.
+
+        Args:
+            thought: What you think.
+        """
+        return thought
+
+
+class Explore(WorldTool):
+    """Search under another name."""
+
+    @tool
+    def explore(self, query: str) -> str:
+        """Search the database with a query that is unlike your earlier ones; shows the five documents that fit best.
+
+        Args:
+            query: What to look for.
+        """
+        return self._world.run_search("explore", query)
+
+
+class Revisit(WorldTool):
+    """Search under another name."""
+
+    @tool
+    def revisit(self, query: str) -> str:
+        """Search the database again for a subject of an earlier query; shows the five documents that fit best.
+
+        Args:
+            query: What to look for again.
+        """
+        return self._world.run_search("revisit", query)
+
+
+class AnswerTool(WorldTool):
+    """Tool for submitting an answer."""
+
+    @tool
+    def answer(self, value: str) -> str:
+        """Give the answer. This ends the task.
+
+        Args:
+            value: The number.
+        """
+        return self._world.answer(value)
+
+
+EXTRA_TOOLS: Mapping[str, type[WorldTool]] = {
+    "think": Think,
+    "explore": Explore,
+    "revisit": Revisit,
+}

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below, number
-from agentgym.envs.lore.growth import BottomUp, DocumentSampler
+from agentgym.envs.lore.growth import BottomUp
 from agentgym.envs.lore.knowledge import ReadDocuments, split_list
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
@@ -53,14 +53,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
     records: ClassVar[type[Records]] = Records
 
     def grow(self, rng: Random) -> Graph:
-        config = self.config
-        sampler = DocumentSampler(
-            value=lambda rng, operator: (operator.child(rng), None),
-            field=_field,
-            field_rate=config.distractor_fields,
-            document_rate=config.distractor_documents,
-        )
-        return BottomUp(rng, config, sampler).grow()
+        return BottomUp(rng, self.config, _operand, _field).grow()
 
     def task(self) -> str:
         start = ", ".join(map(self._entry, self.graph.start))
@@ -101,6 +94,10 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
     def _expression(self, node: Node) -> str:
         names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
         return BY_NAME[node.content.operator].write(node.content.drawn, names)
+
+
+def _operand(rng: Random, operator: Operator) -> tuple[Value, None]:
+    return operator.child(rng), None
 
 
 def _field(rng: Random) -> Value:

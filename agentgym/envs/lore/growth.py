@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, product
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import (
@@ -24,6 +23,9 @@ from agentgym.envs.lore.graph import (
     shuffled,
     uids_of,
 )
+
+if TYPE_CHECKING:
+    from agentgym.envs.lore.document_world import DocumentConfig
 
 # The letters i, l and o are omitted because they resemble other characters, and x because X marks a
 # value to compute. Both cases omit the same letters, so that swapping the case is safe.
@@ -42,16 +44,6 @@ def letters(rng: Random, count: int) -> str:
     while len(text) < count:
         text += _PAIRS[int(rng.random() * len(_PAIRS))]
     return text if len(text) == count else text[:count]
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentSampler:
-    """Samplers of a bottom-up domain, and mean counts of irrelevant items per relevant document."""
-
-    value: Callable[[Random, Operator], tuple[Value, Any]]
-    field: Callable[[Random], Value]
-    field_rate: float = 0.0
-    document_rate: float = 0.0
 
 
 class Grower(ABC):
@@ -115,11 +107,21 @@ class Grower(ABC):
 
 
 class BottomUp(Grower):
-    """Grows graphs that are read from the leaves; the root contains the answer."""
+    """Grows graphs that are read from the leaves; the root contains the answer.
 
-    def __init__(self, rng: Random, config: LoreConfig, sampler: DocumentSampler) -> None:
+    `value` draws an operand and its note, and `field` draws an irrelevant value.
+    """
+
+    def __init__(
+        self,
+        rng: Random,
+        config: DocumentConfig,
+        value: Callable[[Random, Operator], tuple[Value, Any]],
+        field: Callable[[Random], Value],
+    ) -> None:
         super().__init__(rng, config)
-        self.sampler = sampler
+        self.value, self.field = value, field
+        self.field_rate, self.document_rate = config.distractor_fields, config.distractor_documents
         self._numbers = 0
 
     def grow(self) -> Graph:
@@ -128,7 +130,7 @@ class BottomUp(Grower):
         leaves = self._among_decoys(self.run(root))
         for leaf in leaves:
             leaf.file = self._file(self._letters(1, 4))
-        if self.sampler.document_rate:
+        if self.document_rate:
             self._renumber()
         # The answer has eight letters, so that it cannot be guessed.
         root.content = self._letters(8, 8)
@@ -136,7 +138,7 @@ class BottomUp(Grower):
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         rng, depth = self.rng, parent.depth + 1
-        children = self._values([self.sampler.value(rng, operator) for _ in range(operands)], depth)
+        children = self._values([self.value(rng, operator) for _ in range(operands)], depth)
         order = shuffled(rng, children)
         parameters = operator.draw(rng, operands)
         parent.file = self._file(operator.execute(parameters, [node.content for node in order]))
@@ -156,12 +158,12 @@ class BottomUp(Grower):
         return hub
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
-        rate = self.sampler.document_rate
+        rate = self.document_rate
         if not rate:
             return listed
         # Random rounding makes the mean equal to `rate`.
         count = int(rate * len(listed) + self.rng.random())
-        values = [(self.sampler.field(self.rng), None) for _ in range(count)]
+        values = [(self.field(self.rng), None) for _ in range(count)]
         depth = min([node.depth for node in listed])
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
@@ -181,7 +183,7 @@ class BottomUp(Grower):
         self, values: list[tuple[Value, Any]], depth: int, needed: bool = True
     ) -> list[Node]:
         rng = self.rng
-        extra = self._counts(self.sampler.field_rate, len(values))
+        extra = self._counts(self.field_rate, len(values))
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
@@ -196,7 +198,7 @@ class BottomUp(Grower):
             new.append(node)
         if irrelevant:
             for node, count in zip(new, extra, strict=True):
-                node.fields = tuple([(next(free), self.sampler.field(rng)) for _ in range(count)])
+                node.fields = tuple([(next(free), self.field(rng)) for _ in range(count)])
         self.nodes += new
         return new
 

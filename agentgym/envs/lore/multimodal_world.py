@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
-from agentgym.envs.lore.growth import BottomUp, DocumentSampler
+from agentgym.envs.lore.growth import BottomUp
 from agentgym.envs.lore.operators import BY_NAME, STANDARD
 from agentgym.envs.lore.pictures import (
     COLOURS,
@@ -130,21 +130,17 @@ class MultimodalWorld(DocumentWorld):
         super().generate()
 
     def grow(self, rng: Random) -> Graph:
-        config = self.config
-        sampler = DocumentSampler(
-            value=lambda rng, operator: self._pictured(rng, operator.child(rng)),
-            field=_irrelevant,
-            field_rate=config.distractor_fields,
-            document_rate=config.distractor_documents,
-        )
-        graph = BottomUp(rng, config, sampler).grow()
+        graph = BottomUp(rng, self.config, self._operand, _irrelevant).grow()
         for node in graph.nodes:
             numeric = node.kind == "rule" and BY_NAME[node.content.operator].operand == "number"
-            if numeric and rng.random() < config.pictured:
+            if numeric and rng.random() < self.config.pictured:
                 node.note = _PICTURED
             if not node.needed:
                 node.content, node.note = self._pictured(rng, node.content)
         return graph
+
+    def _operand(self, rng: Random, operator: Operator) -> tuple[Value, str | None]:
+        return self._pictured(rng, operator.child(rng))
 
     def _pictured(self, rng: Random, value: Value) -> tuple[Value, str | None]:
         if isinstance(value, int) and rng.random() < self.config.counted:

@@ -115,7 +115,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def most_turns(self) -> int:
         """Return the maximum number of reading turns over several sampled tasks."""
-        return _most_turns(type(self), self.config)
+        kind: Any = type(self)
+        return _most_turns(kind, self.config)
 
     def generate(self) -> None:
         most = self.most_turns()

@@ -189,7 +189,7 @@ def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_d
     first, second = (
         draw_table("intensive", "synthetic", 50, np.random.default_rng(seed)) for seed in (1, 2)
     )
-    assert first == second
+    assert (first.names, first.columns) == (second.names, second.columns)
     some = draw_table("intensive", "species", 300, np.random.default_rng(1))
     for place, name in enumerate(some.names):
         known = profile(species(), species().find(name))

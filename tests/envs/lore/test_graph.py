@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar
@@ -13,32 +14,32 @@ import pytest
 
 from agentgym.envs.lore.document_world import DocumentConfig
 from agentgym.envs.lore.graph import Graph, Rule, number
-from agentgym.envs.lore.growth import LETTERS, BottomUp, DocumentSampler
+from agentgym.envs.lore.growth import LETTERS, BottomUp
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, text, variables
 from tests.envs.lore.games import default, longest_chain
 from tests.envs.lore.lore_solver import calculate
-
-PLAIN = DocumentSampler(lambda rng, operator: (operator.child(rng), None), number)
 
 
 def grow(
     seed: int,
     operations: int,
-    sampler: DocumentSampler = PLAIN,
+    field: Callable[[Random], Any] = number,
     operators: Any = STANDARD,
+    distractors: float = 0.0,
     **options: Any,
 ) -> Graph:
     class Config(DocumentConfig):
         operators_of: ClassVar[Any] = {"standard": operators}
 
-    return BottomUp(Random(seed), Config(operations=operations, **options), sampler).grow()
+    options |= {"distractor_fields": distractors, "distractor_documents": distractors}
+    config = Config(operations=operations, **options)
+    return BottomUp(Random(seed), config, lambda r, each: (each.child(r), None), field).grow()
 
 
 @pytest.mark.parametrize("operations", [0, 1, 2, 7, 60])
 def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int) -> None:
-    sampler = DocumentSampler(PLAIN.value, text, field_rate=0.5, document_rate=0.5)
     for seed in range(30):
-        graph = grow(seed, operations, sampler, HARD)
+        graph = grow(seed, operations, text, HARD, distractors=0.5)
         files = [node.file for node in graph.nodes]
         assert len(set(files)) == len(files)
         assert all(

@@ -52,12 +52,9 @@ def read_records(
 
 
 def raise_any(path: Path, mistakes: Sequence[str]) -> None:
-    """Raise a ValueError that lists all mistakes, if there are any."""
+    """Raise a ValueError that lists the first mistakes, if there are any."""
     if mistakes:
-        rest = len(mistakes) - _MOST_REPORTED
         listed = "; ".join(mistakes[:_MOST_REPORTED])
-        if rest > 0:
-            listed += f"; and {rest} more"
         raise ValueError(f"{path} contains {len(mistakes)} mistakes: {listed}")
 
 

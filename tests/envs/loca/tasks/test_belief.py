@@ -17,7 +17,7 @@ from agentgym.envs.loca.belief import LIMIT, OfficeBelief, split_fact, words_of
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.recall import TOOL, missing_pages
+from agentgym.oracles.recall import TOOL, read_pages
 from agentgym.play.policy import Reply
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
@@ -112,7 +112,7 @@ def test_play_with_the_belief_is_optimal(name: str, oracles: str) -> None:
     assert world.progress.pending() == []
     assert world.turn == len(world.progress.completed()), "a turn for each step of the plan"
     assert max(map(len, policy.hints)) <= LIMIT
-    long = any(missing_pages(hint) for hint in policy.hints)
+    long = any(read_pages(hint)[1] for hint in policy.hints)
     assert bool(policy.asked) == long == ("H" in oracles and world.state_chars() > LIMIT)
 
 
