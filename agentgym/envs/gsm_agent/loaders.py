@@ -249,13 +249,15 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
         premises, static = tuple(row.get("premises") or ()), row.get("static_only") or ""
         if static is True:
             static = "its documents make no sense individually"
-        own = row["documents"]
-        if not own and not (static and premises):
+        if not row["documents"] and not (static and premises):
             mistakes.append(f"{where}, field documents: must contain at least one id")
-        if missing := [name for name in own if name not in place]:
-            mistakes.append(f"{where}, field documents: {missing[0]!r} is not in documents.jsonl")
-        places = tuple(place[name] for name in own if name in place)
-        tasks.append(Task(row["id"], row["question"], row["answer"], places, premises, static))
+        own: list[int] = []
+        for name in row["documents"]:
+            if name in place:
+                own.append(place[name])
+            else:
+                mistakes.append(f"{where}, field documents: {name!r} is not in documents.jsonl")
+        tasks.append(Task(row["id"], row["question"], row["answer"], tuple(own), premises, static))
     _check_ids("documents.jsonl", documents, mistakes)
     _check_ids("tasks.jsonl", tasks, mistakes)
     raise_any(folder, mistakes)

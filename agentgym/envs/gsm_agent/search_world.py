@@ -104,8 +104,12 @@ class SearchWorld(World[SearchConfig]):
         # Problems that could not be decomposed have no documents.
         if not self.problem.documents:
             return list(self.problem.premises)
-        shown = [place for place in self.problem.documents if place not in self._missing]
-        return [self.database.documents[place].show() for place in shown]
+        documents = self.database.documents
+        return [
+            documents[place].show()
+            for place in self.problem.documents
+            if place not in self._missing
+        ]
 
     def _record(self) -> None:
         if isinstance(self.known, GoldKnowledge):

@@ -46,7 +46,8 @@ def read_records(
         try:
             fields = rows.validate_json(line)
         except ValidationError as error:
-            mistakes += [f"{where}, {fault}" for fault in describe_faults(error)]
+            for fault in describe_faults(error):
+                mistakes.append(f"{where}, {fault}")
         else:
             yield where, fields
 
