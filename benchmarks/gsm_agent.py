@@ -46,7 +46,7 @@ def main() -> None:
 def dense(options: DatabaseOptions, questions: list[str]) -> None:
     documents, tasks = draw_tasks(options).part(1, options.database_seed)
     start = time.perf_counter()
-    database = Database(documents, tasks, "wordllama")
+    database = Database.of(documents, tasks, "wordllama")
     seconds = time.perf_counter() - start
     show(
         f"search by wordllama (indexed in {seconds:.0f} s)",

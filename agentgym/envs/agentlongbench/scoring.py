@@ -1,8 +1,8 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1).
 
 `score_published` reproduces the published evaluator; it scores answer files and published rows.
-LongContextQA scores generated questions with `read` and `score`, which differ for names: they also
-accept code fences, accents and numbered lists, and never mistake digits in a name for a list number.
+LongContextQA scores generated questions with `read` and `score`, which also accept code fences,
+accents and numbered lists, and never mistake digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
@@ -24,6 +24,7 @@ _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offset
 _METRICS = {"list": "f1", "pair": "ordered pair"}
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TO_LAST_END = re.compile(r".*</answer>", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)")
 _NUMBERING = re.compile(r"^\s*(?:[0-9]+[.)]\s+|[-*•]\s+)")
 _FENCE = re.compile(r"```[a-z]*\n?|```")
 _PREFIX = re.compile(
@@ -31,12 +32,15 @@ _PREFIX = re.compile(
 )
 # The lookbehind prevents quadratic time on long runs of whitespace.
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
+_NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
+_YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
 # Patterns of the published evaluator, and the characters that it removes from names.
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
-_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
+_PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
+_PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
 _LONGEST = 1_000_000  # maximum answer length in characters, to limit the matching time
+_DIGITS = 18  # maximum digits of an answer; Python cannot parse thousands of digits
 
 
 def form(task: str, style: str) -> str:
@@ -68,8 +72,15 @@ def last_tag(reply: str) -> str | None:
 def read(kind: str, text: str) -> Answer | None:
     """Parse an answer; return None if it does not have the expected type."""
     text = _FENCE.sub("", text[:_LONGEST]).strip()
-    if reader := _READERS.get(kind):
-        return reader(text)
+    if kind == "int":
+        numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
+        if not numbers or len(numbers[-1]) > _DIGITS:
+            return None
+        return int(numbers[-1].replace(",", ""))
+    if kind == "bool":
+        if _NO.search(text):  # check "no" first, because a denial often repeats the question
+            return False
+        return True if _YES.search(text) else None
     names = _names(text)
     if kind == "name":
         return names[0] if len(names) == 1 else None
@@ -104,8 +115,10 @@ def score_published(kind: str, setting: str, answer: Answer, text: str) -> float
 
     Callers count unparsable answers as wrong, unlike the published evaluator.
     """
-    if reader := _READERS.get(kind):
-        said = reader(text)
+    if kind == "int":
+        return _score_number(answer, text)
+    if kind == "bool":
+        said = _read_bool(text)
         return None if said is None else float(said == answer)
     dropped = _PUBLISHED_DROPPED
     if setting.startswith("kf"):
@@ -125,28 +138,25 @@ def _fold(name: str, dropped: Mapping[int, int | None]) -> str:
     return name.strip().lower().translate(dropped)
 
 
-def _read_number(text: str) -> int | None:
-    numbers = _NUMBER.findall(text)
+def _score_number(answer: Answer, text: str) -> float | None:
+    numbers = _PUBLISHED_NUMBER.findall(text)
     if not numbers:
         return None
     try:
-        return int(float(numbers[-1].replace(",", "")))
+        return float(int(float(numbers[-1].replace(",", ""))) == answer)
     except OverflowError:  # the number is too large for a float
-        return None
+        return 0.0
 
 
 def _read_bool(text: str) -> bool | None:
     text = text.lower()
-    if _NO.search(text):  # check "no" first, because a denial often repeats the question
+    if _PUBLISHED_NO.search(text):
         return False
-    if _YES.search(text):
+    if _PUBLISHED_YES.search(text):
         return True
     if number := re.search(r"-?\d[\d,]*", text):
         return float(number[0].replace(",", "")) > 0
     return None
-
-
-_READERS: Mapping[str, Callable[[str], int | None]] = {"int": _read_number, "bool": _read_bool}
 
 
 def _split_published(text: str, kind: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Annotated, Literal, Self
@@ -10,18 +9,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from agentgym.envs.gsm_agent.database import MAX_TASKS, DatabaseOptions, draw_people
+from agentgym.envs.gsm_agent.prompts import TOOL_SETS
 from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
-
-TOOL_SETS: Mapping[str, Sequence[str]] = {
-    "base": (),
-    "think": ("think",),
-    "explore": ("explore",),
-    "revisit": ("revisit",),
-    "explore_revisit": ("explore", "revisit"),
-}
-"""Tools added to `search` and `next_page`, by tool set."""
 
 # In measurements, the scripted searcher took `_PER_PREMISE` turns per premise plus `_ENDS` turns.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12

@@ -20,20 +20,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.documents import (
-    Document,
-    Task,
-    Writer,
-    month_name,
-    places_of,
-    shuffled_months,
-)
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name, places_of, shuffled_months
 from agentgym.envs.gsm_agent.facts import owners_of
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.user_data.records import keep_dataset
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
+from agentgym.envs.gsm_agent.writer import Writer
 from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -97,18 +91,18 @@ class DatabaseOptions(ProblemOptions):
 class Database:
     """The documents (sorted by id) and tasks of a database, with a search index."""
 
-    index: Lexical | Dense
-
     def __init__(
-        self, documents: Sequence[Document], tasks: Sequence[Task], search_by: str
+        self, documents: Sequence[Document], tasks: Sequence[Task], index: Lexical | Dense
     ) -> None:
-        self.documents, self.tasks = documents, tasks
+        self.documents, self.tasks, self.index = documents, tasks, index
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
         # Static tasks may lack documents, but the index must not be empty.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
-            self.index = Lexical.of(texts)
-        else:
-            self.index = Dense.of(texts, load_embed(search_by))
+            return cls(documents, tasks, Lexical.of(texts))
+        return cls(documents, tasks, Dense.of(texts, load_embed(search_by)))
 
     @cached_property
     def searchable(self) -> list[int]:
@@ -287,4 +281,4 @@ def get_database(options: DatabaseOptions) -> Database:
         # Ignore `size` and `search_by`, which do not affect the drawn tasks.
         drawn = _drawn(replace(options, size="full", search_by="words"))
         documents, tasks = drawn.part(SIZES[options.size], seed)
-    return Database(documents, tasks, options.search_by)
+    return Database.of(documents, tasks, options.search_by)

@@ -7,13 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NotRequired
-
-from pydantic import TypeAdapter, with_config
-from typing_extensions import TypedDict
 
 from agentgym.envs.gsm_agent.loaders import as_folder
-from agentgym.envs.gsm_agent.user_data.records import STRICT, Id, Text, raise_any, read_records
+from agentgym.envs.gsm_agent.user_data.records import InputRecord, raise_any, read_records
 from agentgym.envs.gsm_agent.user_data.stories import RawProblem, why_unclear
 from agentgym.envs.reading import load_texts
 
@@ -24,24 +20,6 @@ REPLIES = "replies.jsonl"
 
 _PROMPTS: Mapping[str, str] = load_texts(__file__, "prompts")["decomposition"]
 _TRIES = 3  # documents per premise
-
-
-@with_config(STRICT)
-class _Part(TypedDict):
-    id: Id
-    question: Text
-    premises: list[str]
-    documents: NotRequired[list[str] | None]
-
-
-@with_config(STRICT)
-class _Kept(TypedDict):
-    prompt: Text
-    reply: str
-
-
-_PARTS: TypeAdapter[Any] = TypeAdapter(_Part)
-_KEPT: TypeAdapter[Any] = TypeAdapter(_Kept)
 
 
 def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
@@ -66,19 +44,23 @@ def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
     mistakes: list[str] = []
     known = {problem.id for problem in problems}
     parts: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {}
-    for where, row in read_records(path, _PARTS, mistakes):
-        name, premises, documents = row["id"], row["premises"], row.get("documents") or ()
+    for record in read_records(path, mistakes):
+        name = record.name("id")
         if name not in known:
-            mistakes.append(f"{where}, field id: must be a problem's id, such as 'test-1'")
+            record.refuse("id", "the id of a problem, such as 'test-1'")
         elif name in parts:
-            mistakes.append(f"{where}, field id: must be unique")
-        if documents and len(documents) != len(premises):
-            mistakes.append(
-                f"{where}, field documents: must have {len(premises)} items, as premises"
-            )
-        parts[name] = row["question"], premises, documents
+            record.refuse("id", "a unique id")
+        parts[name] = _read_part(record)
     raise_any(path, mistakes)
     return [_assemble(each, *parts[each.id]) if each.id in parts else each for each in problems]
+
+
+def _read_part(record: InputRecord) -> tuple[str, Sequence[str], Sequence[str]]:
+    question = record.text("question")
+    premises, documents = record.texts("premises", required=True), record.texts("documents")
+    if documents and len(documents) != len(premises):
+        record.refuse("documents", f"one document for each of {len(premises)} premises")
+    return question, premises, documents
 
 
 class _KeptReplies:
@@ -93,8 +75,8 @@ class _KeptReplies:
             # An interrupted run may leave an incomplete last line.
             path.write_bytes(b"".join(lines[:-1]))
         mistakes: list[str] = []
-        for _, row in read_records(path, _KEPT, mistakes, may_be_empty=True):
-            self._kept[row["prompt"]].append(row["reply"])
+        for record in read_records(path, mistakes, may_be_empty=True):
+            self._kept[record.text("prompt")].append(str(record.fields.get("reply", "")))
         raise_any(path, mistakes)
 
     def __call__(self, prompt: str) -> str:

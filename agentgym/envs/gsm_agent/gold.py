@@ -3,17 +3,101 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym.envs.gsm_agent.database import Database
-from agentgym.envs.gsm_agent.documents import Task, month_name
-from agentgym.envs.gsm_agent.knowledge import MAX_QUERY_CHARS, PAGE, PAGES, GoldKnowledge
+from agentgym.envs.gsm_agent.config import SearchConfig
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.knowledge import (
+    MAX_QUERY_CHARS,
+    PAGE,
+    PAGES,
+    GoldKnowledge,
+    SearchKnowledge,
+)
 from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _DIGIT = re.compile(r"[0-9]")
+# The tasks for each question, most recent first; data sets may share questions.
+_played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
+
+
+def remember(options: DatabaseOptions, task: Task) -> None:
+    """Record a task, so that worlds rebuilt from a chat in this process can find the task.
+
+    Scripted policies receive only the chat, which does not name the data set.
+    """
+    others = [each for each in _played.get(task.question, []) if each != (options, task)]
+    _played[task.question] = [(options, task), *others]
+
+
+class GoldPlay:
+    """Mixin that tracks knowledge about a task whose question cannot be parsed."""
+
+    config: SearchConfig
+    known: SearchKnowledge
+    problem: Task
+    static: bool
+    _missing: set[int]
+    _results: tuple[int, ...]
+
+    @property
+    def database(self) -> Database:
+        return get_database(self.config.database_options)
+
+    def _shown_texts(self) -> list[str]:
+        # Problems that could not be decomposed have no documents.
+        if not self.problem.documents:
+            return list(self.problem.premises)
+        own = self.problem.documents
+        return [
+            self.database.documents[place].show() for place in own if place not in self._missing
+        ]
+
+    def _record(self) -> None:
+        self.known.record(self.problem, self._shown_texts(), len(self._missing))
+
+    def _recall(self, question: str, shown: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and question in _played:
+            self._take(*_played[question][0])
+            self._choose(shown)
+            self._record()
+
+    def _take(self, options: DatabaseOptions, problem: Task) -> None:
+        self.config, self.problem = replace(self.config, **vars(options)), problem
+        self._missing = set() if self.static else set(problem.documents)
+
+    def _choose(self, shown: str) -> None:
+        """Switch to the data set that contains the shown texts; data sets may share questions."""
+        tasks = _played[self.problem.question]
+        if not shown or len(tasks) == 1:
+            return
+        for options, problem in tasks:
+            documents = get_database(options).documents
+            texts: Iterable[str] = map(Document.show, documents)
+            if self.static:
+                texts = [documents[place].show() for place in problem.documents] or problem.premises
+            if any(text in shown for text in texts):
+                if (options, problem) != (self.config.database_options, self.problem):
+                    self._take(options, problem)
+                return
+
+    def _see(self, text: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._choose(text)
+            documents = self.database.documents
+            # A context strategy may have truncated documents.
+            self._missing = {each for each in self._missing if documents[each].show() not in text}
+            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
+            self._record()
+
+    def _see_state(self) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._missing = set(self.problem.documents)
+            self._see("\n\n".join(self.known.texts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # a repr would list the whole database

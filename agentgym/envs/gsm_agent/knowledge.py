@@ -78,13 +78,16 @@ class SearchKnowledge:
     def of(cls, question: str) -> SearchKnowledge:
         return cls(*(read_question(question) or (None,)))
 
+    def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
+        """Do nothing, because `learn` finds all facts in the search results."""
+
     def add_page(self, query: str, page: int) -> None:
         """Record that a page of results was shown."""
         self.last, self.cursor = query, page
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Add relevant facts from search results; do nothing if the question was not parsed."""
+        """Add relevant facts from search results."""
         if self.question is None:
             return
         people = {target.owner for target in self.question.targets}
@@ -206,9 +209,11 @@ class GoldKnowledge(SearchKnowledge):
     solution: str = ""
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
-        """Set the knowledge, because search results do not reveal the required documents."""
         self.texts, self.missing_count = tuple(shown), missing_count
         self.solution = task.answer
+
+    def learn(self, shown: str) -> None:
+        """Do nothing, because search results do not reveal which documents the task requires."""
 
     def answer(self) -> str | None:
         if self.missing_count != 0:

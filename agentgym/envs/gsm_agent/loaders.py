@@ -7,22 +7,17 @@ dataset. If the data contain mistakes, a single error lists all of them and noth
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, NotRequired
-
-from pydantic import AfterValidator, TypeAdapter, with_config
-from typing_extensions import TypedDict
+from typing import Any
 
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name, places_of, shuffled_months
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.user_data.records import (
-    STRICT,
-    Id,
-    Text,
+    InputRecord,
     raise_any,
     read_records,
     write_records,
@@ -33,46 +28,6 @@ from agentgym.envs.gsm_agent.user_data.vetting import vet
 from agentgym.world.splits import split_of
 
 _REDRAWS = 50  # a template with few variants may repeat a problem
-
-
-def _check_solution(text: str) -> str:
-    if MARK not in text or parse_number(text) is None:
-        raise ValueError(f"must contain a number after the last {MARK}")
-    return text
-
-
-def _check_number(value: Any) -> str:
-    if isinstance(value, bool) or parse_number(str(value)) is None:
-        raise ValueError("must be a number")
-    return str(value)
-
-
-@with_config(STRICT)
-class _ProblemRow(TypedDict):
-    question: Text
-    answer: Annotated[str, AfterValidator(_check_solution)]
-
-
-@with_config(STRICT)
-class _DocumentRow(TypedDict):
-    id: Id
-    content: Text
-    metadata: NotRequired[dict[str, Any] | None]
-
-
-@with_config(STRICT)
-class _TaskRow(TypedDict):
-    id: Id
-    question: Text
-    answer: Annotated[Any, AfterValidator(_check_number)]
-    documents: list[str]
-    premises: NotRequired[list[str] | None]
-    static_only: NotRequired[bool | str]
-
-
-_PROBLEMS: TypeAdapter[Any] = TypeAdapter(_ProblemRow)
-_DOCUMENTS: TypeAdapter[Any] = TypeAdapter(_DocumentRow)
-_TASKS: TypeAdapter[Any] = TypeAdapter(_TaskRow)
 
 
 def load_data(
@@ -108,10 +63,14 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
     A ValueError lists all malformed lines.
     """
     problems, mistakes = [], list[str]()
-    for where, row in read_records(path, _PROBLEMS, mistakes):
-        name = f"{path.stem}-{where.rpartition(' ')[2]}"
-        value = parse_number(row["answer"])
-        problems.append(take_apart(name, row["question"].strip(), str(value)))
+    for record in read_records(path, mistakes):
+        text, solution = record.text("question").strip(), record.text("answer")
+        value = parse_number(solution)
+        if solution and (value is None or MARK not in solution):
+            record.refuse("answer", "a number after the last ####")
+        if text:
+            number = record.where.rpartition(" ")[2]
+            problems.append(take_apart(f"{path.stem}-{number}", text, str(value)))
     raise_any(path, mistakes)
     return problems
 
@@ -237,28 +196,11 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     """
     mistakes: list[str] = []
     # The file of documents may be empty if searching cannot solve any task.
-    documents: list[Document] = []
-    for _, row in read_records(folder / "documents.jsonl", _DOCUMENTS, mistakes, may_be_empty=True):
-        about = row.get("metadata") or {}
-        metadata = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
-        documents.append(Document(row["id"], row["content"], *metadata))
-    documents.sort(key=lambda document: document.id)
-    place = places_of(documents)
-    tasks: list[Task] = []
-    for where, row in read_records(folder / "tasks.jsonl", _TASKS, mistakes):
-        premises, static = tuple(row.get("premises") or ()), row.get("static_only") or ""
-        if static is True:
-            static = "its documents make no sense individually"
-        if not row["documents"] and not (static and premises):
-            mistakes.append(f"{where}, field documents: must contain at least one id")
-        own: list[int] = []
-        for name in row["documents"]:
-            if name in place:
-                own.append(place[name])
-            else:
-                mistakes.append(f"{where}, field documents: {name!r} is not in documents.jsonl")
-        tasks.append(Task(row["id"], row["question"], row["answer"], tuple(own), premises, static))
+    records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
+    documents = sorted(map(_read_document, records), key=lambda document: document.id)
     _check_ids("documents.jsonl", documents, mistakes)
+    place = places_of(documents)
+    tasks = [_read_task(record, place) for record in read_records(folder / "tasks.jsonl", mistakes)]
     _check_ids("tasks.jsonl", tasks, mistakes)
     raise_any(folder, mistakes)
     return documents, tasks
@@ -266,5 +208,39 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
 
 def _check_ids(file: str, items: Sequence[Document | Task], mistakes: list[str]) -> None:
     for name, count in Counter(item.id for item in items).items():
-        if count > 1:
+        if count > 1 and name:
             mistakes.append(f"{file}, field id: expected unique ids, {name!r} occurs {count} times")
+
+
+def _read_document(record: InputRecord) -> Document:
+    about: Any = record.fields.get("metadata") or {}
+    if not isinstance(about, dict):
+        record.refuse("metadata", "an object")
+        about = {}
+    metadata = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
+    return Document(record.name("id"), record.text("content"), *metadata)
+
+
+def _read_task(record: InputRecord, place: Mapping[str, int]) -> Task:
+    answer = record.fields.get("answer")
+    if isinstance(answer, bool) or parse_number(str(answer)) is None:
+        record.refuse("answer", "a number")
+    static: Any = record.fields.get("static_only", "")
+    if not isinstance(static, bool | str):
+        record.refuse("static_only", "True, False or a reason")
+    if static is True:
+        static = "its documents make no sense individually"
+    premises = record.texts("premises")
+    own = record.texts("documents", required=True)
+    if not own and not (static and premises):
+        record.refuse("documents", "at least one id")
+    if missing := [name for name in own if name not in place]:
+        record.refuse("documents", f"ids in documents.jsonl, and not {missing[0]!r}")
+    return Task(
+        record.name("id"),
+        record.text("question"),
+        str(answer),
+        tuple(place[name] for name in own if name in place),
+        premises,
+        static or "",
+    )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar, Self
 
-from agentgym.envs.gsm_agent.config import TOOL_SETS, SearchConfig, options_for_turns
-from agentgym.envs.gsm_agent.database import SIZES, Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.documents import Task
-from agentgym.envs.gsm_agent.gold import GoldSearches
+from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
+from agentgym.envs.gsm_agent.database import SIZES
+from agentgym.envs.gsm_agent.gold import GoldPlay, GoldSearches, remember
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
@@ -22,13 +20,13 @@ from agentgym.envs.gsm_agent.knowledge import (
     knowledge_of,
 )
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.reading import expect, load_texts
+from agentgym.envs.gsm_agent.prompts import EXTRA_TOOLS, TOOL_SETS, AnswerTool, rules
+from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, SplitName, World
 
-_TEXTS = load_texts(__file__, "prompts")
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
@@ -38,12 +36,9 @@ _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
 _SEARCHES = ("search", "next_page", "explore", "revisit")
-# The most recent task of each question that cannot be parsed. Worlds rebuilt from a chat in this
-# process find their task here, because the chat does not name the data set.
-_played: dict[str, tuple[DatabaseOptions, Task]] = {}
 
 
-class SearchWorld(World[SearchConfig]):
+class SearchWorld(GoldPlay, World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
     Queries are free text, so optimal queries cannot be enumerated. Instead, `optimal_calls` returns
@@ -55,7 +50,6 @@ class SearchWorld(World[SearchConfig]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (), "writer": ("answer",)}
     labels_decide = False
-    problem: Task
 
     def __init__(self, config: SearchConfig, seed: int) -> None:
         super().__init__(config, seed)
@@ -75,10 +69,6 @@ class SearchWorld(World[SearchConfig]):
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
-    @property
-    def database(self) -> Database:
-        return get_database(self.config.database_options)
-
     def generate(self) -> None:
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
@@ -94,26 +84,11 @@ class SearchWorld(World[SearchConfig]):
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = knowledge_of(self.problem.question)
         if isinstance(self.known, GoldKnowledge):
-            _played[self.problem.question] = (self.config.database_options, self.problem)
+            remember(self.config.database_options, self.problem)
         self._missing = set() if self.static else set(self.problem.documents)
         self._record()
         if self.static:
             self.known.learn("\n\n".join(self._shown_texts()))
-
-    def _shown_texts(self) -> list[str]:
-        # Problems that could not be decomposed have no documents.
-        if not self.problem.documents:
-            return list(self.problem.premises)
-        documents = self.database.documents
-        return [
-            documents[place].show()
-            for place in self.problem.documents
-            if place not in self._missing
-        ]
-
-    def _record(self) -> None:
-        if isinstance(self.known, GoldKnowledge):
-            self.known.record(self.problem, self._shown_texts(), len(self._missing))
 
     def instance_key(self) -> str:
         """Return the question and the answer."""
@@ -138,12 +113,7 @@ class SearchWorld(World[SearchConfig]):
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
     def rules(self) -> str:
-        config, task = self.config, _TEXTS["static" if self.static else "agentic"]
-        lines = [f"{task} {_TEXTS['answer']}"]
-        lines += [_TEXTS["notes"][name] for name in TOOL_SETS[config.tools]]
-        if config.prompt in _TEXTS:
-            lines.append(_TEXTS[config.prompt])
-        return "\n".join(lines)
+        return rules(self.static, self.config.tools, self.config.prompt)
 
     def task(self) -> str:
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
@@ -345,11 +315,7 @@ class SearchWorld(World[SearchConfig]):
             world.max_turns = int(turns)
         if world.static:
             world.known.learn(documents)
-        if isinstance(world.known, GoldKnowledge) and match["question"] in _played:
-            options, world.problem = _played[match["question"]]
-            world.config = replace(world.config, **vars(options))
-            world._missing = set() if world.static else set(world.problem.documents)
-            world._record()
+        world._recall(match["question"], documents)
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -361,21 +327,11 @@ class SearchWorld(World[SearchConfig]):
         self._learn(result)
         self._see(result)
 
-    def _see(self, text: str) -> None:
-        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
-            documents = self.database.documents
-            # A context strategy may have truncated documents.
-            self._missing = {each for each in self._missing if documents[each].show() not in text}
-            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
-            self._record()
-
     def read_state(self, state: str) -> None:
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
-        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
-            self._missing = set(self.problem.documents)
-            self._see("\n\n".join(self.known.texts))
+        self._see_state()
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn
@@ -403,69 +359,3 @@ class SearchWorld(World[SearchConfig]):
             "early_stops": self._early_stops,
             "answer": self._submitted,
         }
-
-
-class WorldTool:
-    """Base class for SearchWorld's tools."""
-
-    def __init__(self, world: SearchWorld) -> None:
-        self._world = world
-
-
-class Think(WorldTool):
-    """Tool that only returns the thought."""
-
-    @tool
-    def think(self, thought: str) -> str:
-        """Write down a thought; nothing else happens.
-
-        Args:
-            thought: What you think.
-        """
-        return thought
-
-
-class Explore(WorldTool):
-    """Search under another name."""
-
-    @tool
-    def explore(self, query: str) -> str:
-        """Search the database with a query that is unlike your earlier ones; shows the five documents that fit best.
-
-        Args:
-            query: What to look for.
-        """
-        return self._world.run_search("explore", query)
-
-
-class Revisit(WorldTool):
-    """Search under another name."""
-
-    @tool
-    def revisit(self, query: str) -> str:
-        """Search the database again for a subject of an earlier query; shows the five documents that fit best.
-
-        Args:
-            query: What to look for again.
-        """
-        return self._world.run_search("revisit", query)
-
-
-class AnswerTool(WorldTool):
-    """Tool for submitting an answer."""
-
-    @tool
-    def answer(self, value: str) -> str:
-        """Give the answer. This ends the task.
-
-        Args:
-            value: The number.
-        """
-        return self._world.answer(value)
-
-
-EXTRA_TOOLS: Mapping[str, type[WorldTool]] = {
-    "think": Think,
-    "explore": Explore,
-    "revisit": Revisit,
-}

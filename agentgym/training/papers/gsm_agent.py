@@ -311,7 +311,7 @@ def _decompose(
             if parts:
                 problems = read_parts(problems, parts)
             as_folder(problems, out)
-    rejected = Database(*load_folder(out), "words").rejected
+    rejected = Database.of(*load_folder(out), "words").rejected
     yield f"wrote {len(problems)} tasks to {out}; searching can solve {len(problems) - len(rejected)}"
     if rejected:
         examples: dict[str, list[str]] = {}

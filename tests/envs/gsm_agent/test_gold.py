@@ -10,7 +10,7 @@ import gymnasium
 import pytest
 
 from agentgym import ToolCall, ToolEnv, make, render, tool_env
-from agentgym.envs.gsm_agent import search_world
+from agentgym.envs.gsm_agent import gold
 from agentgym.envs.gsm_agent.gold import GoldSearches
 from agentgym.envs.gsm_agent.knowledge import GoldKnowledge
 from agentgym.envs.gsm_agent.loaders import as_folder, load_gsm8k
@@ -128,7 +128,7 @@ def test_a_plan_tells_no_hidden_number(folder: str) -> None:
 
 def test_an_oracle_without_the_data_is_refused(folder: str) -> None:
     chat, _ = make("SearchWorld", data=folder).reset(seed=0)
-    search_world._played.clear()
+    gold._played.clear()
     with pytest.raises(ValueError, match="SearchWorld has no oracle for this chat"):
         OraclePolicy("SearchWorld")([chat])
     assert "Still missing: not known" in SearchWorld.read_task(chat.messages[-1].text).state()
@@ -156,3 +156,35 @@ def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
     world = SearchWorld.read_task(world_of(env).restate())
     world.read_state(text)
     assert world.state() == text
+
+
+@pytest.mark.parametrize("setting", ["static", "agentic"])
+def test_the_oracle_tells_two_data_sets_with_one_question_apart(
+    tmp_path: Path, setting: str
+) -> None:
+    envs = []
+    for name, number in (("first", 5), ("second", 8)):
+        folder = tmp_path / name
+        folder.mkdir()
+        documents = [
+            {"id": f"{name}{k}", "content": text}
+            for k, text in enumerate(
+                (f"Ada has {number} kites.", "Ada got 3 more kites on Monday.")
+            )
+        ]
+        task = {
+            "id": "t", "question": "How many kites does Ada have?", "answer": str(number + 3),
+            "documents": [document["id"] for document in documents],
+        }  # fmt: skip
+        for path, rows in (("documents.jsonl", documents), ("tasks.jsonl", [task])):
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / path).write_text(text, encoding="utf-8")
+        envs.append(make("SearchWorld", data=str(folder), setting=setting))
+    chats = [env.reset(seed=0)[0] for env in envs]
+    for env, start in zip(envs, chats, strict=True):
+        chat, terminated, reward = start, False, 0.0
+        while not terminated:
+            [reply] = OraclePolicy("SearchWorld")([chat])
+            chat, reward, terminated, truncated, _ = env.step(reply.text)
+            assert not truncated
+        assert reward == 1.0

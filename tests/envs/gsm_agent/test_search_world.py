@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agentgym import ToolCall, make, render, tool_env
-from agentgym.envs.gsm_agent.config import TOOL_SETS
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.prompts import TOOL_SETS
 from agentgym.envs.gsm_agent.search_world import SearchWorld
 from agentgym.oracles import OraclePolicy
 from agentgym.text.search import Dense, Lexical, load_embed, rank

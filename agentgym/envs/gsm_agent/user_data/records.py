@@ -4,33 +4,59 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from os import environ, getpid
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-
-from agentgym.envs.reading import describe_faults
-
-STRICT = ConfigDict(strict=True, extra="allow")
-"""The configuration of row types, which may have further fields."""
-Text = Annotated[str, Field(pattern=r"\S")]
-"""A string that is not blank."""
-Id = Annotated[Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
-"""An id; integers become strings."""
+from typing import Any
 
 _BOM = b"\xef\xbb\xbf"
 _MOST_REPORTED = 50  # maximum number of mistakes in an error message
 
 
-def read_records(
-    path: Path, rows: TypeAdapter[Any], mistakes: list[str], *, may_be_empty: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """Yield the position and the fields of each valid row, and record all mistakes.
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A JSON object with its position in a file."""
 
-    The file contains one JSON object per line.
-    """
+    where: str
+    fields: Mapping[str, Any]
+    mistakes: list[str]
+
+    def text(self, name: str) -> str:
+        """Return a string field; record a mistake if the field is missing or invalid."""
+        value = self.fields.get(name)
+        if not isinstance(value, str) or not value.strip():
+            self.refuse(name, "a non-empty string")
+            return ""
+        if value != value.encode(errors="ignore").decode():
+            self.refuse(name, "valid Unicode")
+        return value
+
+    def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
+        """Return a field that is a list of strings; record a mistake if the field is invalid."""
+        value = self.fields.get(name)
+        if value is None and not required:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            self.refuse(name, "a list of strings")
+            return ()
+        return tuple(value)
+
+    def name(self, name: str) -> str:
+        """Return an id field, which is a string or an integer."""
+        value = self.fields.get(name)
+        return str(value) if type(value) is int else self.text(name)
+
+    def refuse(self, name: str, expected: str) -> None:
+        """Record that a field is missing or does not have the expected value."""
+        found = f"got {self.fields[name]!r:.100}" if name in self.fields else "it is missing"
+        self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
+
+
+def read_records(
+    path: Path, mistakes: list[str], *, may_be_empty: bool = False
+) -> Iterator[InputRecord]:
+    """Read JSON objects, one per line."""
     try:
         # `splitlines` would also split at characters that JSON allows in strings.
         lines = path.read_bytes().removeprefix(_BOM).split(b"\n")
@@ -44,18 +70,25 @@ def read_records(
             continue
         where = f"{path.name}, line {number}"
         try:
-            fields = rows.validate_json(line)
-        except ValidationError as error:
-            for fault in describe_faults(error):
-                mistakes.append(f"{where}, {fault}")
+            fields = json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            mistakes.append(f"{where}: expected UTF-8 ({error.reason} at byte {error.start})")
+        except (ValueError, RecursionError) as error:
+            mistakes.append(f"{where}: expected a JSON object ({error})")
         else:
-            yield where, fields
+            if isinstance(fields, dict):
+                yield InputRecord(where, fields, mistakes)
+            else:
+                mistakes.append(f"{where}: expected a JSON object, got {fields!r:.100}")
 
 
 def raise_any(path: Path, mistakes: Sequence[str]) -> None:
-    """Raise a ValueError that lists the first mistakes, if there are any."""
+    """Raise a ValueError that lists all mistakes, if there are any."""
     if mistakes:
+        rest = len(mistakes) - _MOST_REPORTED
         listed = "; ".join(mistakes[:_MOST_REPORTED])
+        if rest > 0:
+            listed += f"; and {rest} more"
         raise ValueError(f"{path} contains {len(mistakes)} mistakes: {listed}")
 
 

@@ -6,7 +6,8 @@ Months need no check, because `loaders` assigns different months to tasks that s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -15,6 +16,93 @@ from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
 from agentgym.text.search import Lexical
 
 _REACH = 100  # 20 pages of five documents, as in SearchWorld
+Violations = Iterator[tuple[str, str]]
+"""A task id, and a reason."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Problems, and the tasks and documents generated from them."""
+
+    problems: Sequence[RawProblem]
+    documents: Sequence[Document]
+    tasks: Sequence[Task]
+
+    def cases(self) -> Iterator[tuple[RawProblem, Task, list[Document]]]:
+        """Return the tasks that searching can solve."""
+        for problem, task in zip(self.problems, self.tasks, strict=True):
+            if not task.static_only:
+                yield problem, task, [self.documents[place] for place in task.documents]
+
+    @cached_property
+    def index(self) -> Lexical:
+        return Lexical.of([document.content for document in self.documents] or ["none"])
+
+
+def solvable(published: Published) -> Violations:
+    """Check 1: the question and the documents contain all the numbers in the problem."""
+    for problem, task, documents in published.cases():
+        told = find_numbers(" ".join([task.question, *(each.content for each in documents)]))
+        if lost := find_numbers(problem.text) - told:
+            yield task.id, f"the number {min(lost)} of the problem is in none of its documents"
+
+
+def necessary(published: Published) -> Violations:
+    """Check 2: each document contains a number found nowhere else in the task."""
+    for problem, task, documents in published.cases():
+        # If `exact` is set, all documents are known to be necessary, even if numbers repeat.
+        if problem.exact:
+            continue
+        numbers = list(map(_own_numbers, documents))
+        counts = Counter(chain.from_iterable(numbers))
+        counts.update(find_numbers(problem.question))
+        for some, text in zip(numbers, problem.documents or problem.premises, strict=True):
+            if not any(counts[number] == 1 for number in some):
+                yield task.id, f"it can be solved without {text[:60]!r}"
+
+
+def unambiguous(published: Published) -> Violations:
+    """Check 3: no other task has the same question."""
+    counts = Counter(task.question for _, task, _ in published.cases())
+    for _, task, _ in published.cases():
+        if counts[task.question] > 1:
+            yield task.id, "another task has the same question"
+
+
+def without_leaks(published: Published) -> Violations:
+    """Check 4: each document contains only numbers that its premise contains."""
+    for problem, task, documents in published.cases():
+        for document, premise in zip(documents, problem.premises, strict=True):
+            if other := _own_numbers(document) - find_numbers(premise):
+                yield task.id, f"the document of {premise[:60]!r} also contains {min(other)}"
+
+
+def unique(published: Published) -> Violations:
+    """Check 5: the contents of all documents are unique."""
+    counts = Counter(document.content for document in published.documents)
+    for _, task, documents in published.cases():
+        if any(counts[document.content] > 1 for document in documents):
+            yield task.id, "two of the documents are equal"
+
+
+def discoverable(published: Published) -> Violations:
+    """Check 6: 20-page searches for the question and found documents find all task documents."""
+    for _, task, _ in published.cases():
+        missing = set(task.documents)
+        queries = [task.question]
+        while missing and queries:
+            found = missing.intersection(published.index.best(queries.pop(), _REACH))
+            missing -= found
+            queries += [published.documents[place].content for place in sorted(found)]
+        if missing:
+            text = published.documents[min(missing)].content.partition("\n")[2]
+            yield task.id, f"searching from its question on does not find {text[:60]!r}"
+
+
+CHECKS: Mapping[str, Callable[[Published], Violations]] = {
+    check.__name__: check
+    for check in (solvable, necessary, unambiguous, without_leaks, unique, discoverable)
+}
 
 
 def vet(
@@ -22,58 +110,11 @@ def vet(
 ) -> dict[str, str]:
     """Run all checks; return the first failure of each failing task."""
     reasons: dict[str, str] = {}
-    checks = _Checks(documents, tasks)
-    for problem, task in zip(problems, tasks, strict=True):
-        if not task.static_only and (reason := checks.first_failure(problem, task)):
-            reasons[task.id] = reason
+    published = Published(problems, documents, tasks)
+    for name, check in CHECKS.items():
+        for task, reason in check(published):
+            reasons.setdefault(task, f"{reason} (check {name})")
     return reasons
-
-
-class _Checks:
-    def __init__(self, documents: Sequence[Document], tasks: Sequence[Task]) -> None:
-        self._documents = documents
-        self._contents = Counter(document.content for document in documents)
-        self._questions = Counter(task.question for task in tasks if not task.static_only)
-
-    @cached_property
-    def _index(self) -> Lexical:
-        return Lexical.of([document.content for document in self._documents])
-
-    def first_failure(self, problem: RawProblem, task: Task) -> str:
-        documents = [self._documents[place] for place in task.documents]
-        texts = [task.question, *(document.content for document in documents)]
-        if lost := find_numbers(problem.text) - find_numbers(" ".join(texts)):
-            lacking = f"the number {min(lost)} of the problem is in none of its documents"
-            return f"{lacking} (check solvable)"
-        numbers = list(map(_own_numbers, documents))
-        counts = Counter(chain.from_iterable(numbers))
-        counts.update(find_numbers(problem.question))
-        for some, text in zip(numbers, problem.documents or problem.premises, strict=True):
-            # If `exact` is set, all documents are known to be necessary, even if numbers repeat.
-            if not problem.exact and not any(counts[number] == 1 for number in some):
-                return f"it can be solved without {text[:60]!r} (check necessary)"
-        if self._questions[task.question] > 1:
-            return "another task has the same question (check unambiguous)"
-        for some, premise in zip(numbers, problem.premises, strict=True):
-            if other := some - find_numbers(premise):
-                leak = f"the document of {premise[:60]!r} also contains {min(other)}"
-                return f"{leak} (check without_leaks)"
-        if any(self._contents[document.content] > 1 for document in documents):
-            return "two of the documents are equal (check unique)"
-        if missing := self._out_of_reach(task):
-            text = self._documents[min(missing)].content.partition("\n")[2]
-            lost_text = f"searching from its question on does not find {text[:60]!r}"
-            return f"{lost_text} (check discoverable)"
-        return ""
-
-    def _out_of_reach(self, task: Task) -> set[int]:
-        """Return the documents that 20-page searches for the question and found documents miss."""
-        missing, queries = set(task.documents), [task.question]
-        while missing and queries:
-            found = missing.intersection(self._index.best(queries.pop(), _REACH))
-            missing -= found
-            queries += [self._documents[place].content for place in sorted(found)]
-        return missing
 
 
 def _own_numbers(document: Document) -> set[str]:
