@@ -241,7 +241,6 @@ def canvas(server: Any) -> Calls:
     course = server.courses.add_course("Networks", "NET101", teacher)
     server.people.login_as("ann@mcp.com")
     return {
-        "canvas_update_user_profile": (CALL_MS, lambda k: {"bio": f"Version {k}"}),
         "canvas_list_courses": (CALL_MS, lambda k: {}),
         "canvas_get_course": (CALL_MS, lambda k: {"course_id": course}),
     }
