@@ -117,9 +117,8 @@ def show_copies(names: list[str], made: float) -> None:
             office.context.files.write(f"{k % 50}/{k}.txt", f"{k}" * 100)
         if filled and "google_cloud" in names:
             cloud: Any = office.get(server_class("google_cloud"))
-            cloud.logging.log_all(
-                "app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)]
-            )
+            for k in range(filled):
+                cloud.logging.log("app", {"number": k}, "INFO")
         copied = statistics.median(
             milliseconds(lambda _, office=office: copy.deepcopy(office).close(), 50)
         )
@@ -241,7 +240,6 @@ def canvas(server: Any) -> Calls:
     course = server.courses.add_course("Networks", "NET101", teacher)
     server.people.login_as("ann@mcp.com")
     return {
-        "canvas_update_user_profile": (CALL_MS, lambda k: {"bio": f"Version {k}"}),
         "canvas_list_courses": (CALL_MS, lambda k: {}),
         "canvas_get_course": (CALL_MS, lambda k: {"course_id": course}),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from agentgym.office.event_times import (
     parse_time,
     seconds_of,
     to_python,
-    to_spec,
 )
 from agentgym.office.server import Server
 from agentgym.office.store import Row
@@ -81,8 +80,11 @@ class Calendar(Server):
         """
         fields = {"summary": summary, "description": description or "", "location": location or ""}
         record = _record(fields, start, end)
-        new_id = self._put(record, iso(self.context.clock.tick()))
-        return self._show(self._find(new_id))
+        if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
+            raise ToolError(f"limit exceeded: a calendar may have at most {MAX_EVENTS} events")
+        now = iso(self.context.clock.tick())
+        number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
+        return self._show(self.store.get("events", number))
 
     @tool
     def get_event(self, eventId: str) -> Row:
@@ -176,16 +178,6 @@ class Calendar(Server):
         )
         return {"items": list(map(self._show, rows)), "count": len(rows)}
 
-    def add(self, events: Event | Iterable[Event]) -> list[str]:
-        """Add events and return their ids."""
-        now, ids = iso(self.context.clock.now()), []
-        with self.store.change():
-            for event in [events] if isinstance(events, Event) else events:
-                fields = {name: getattr(event, name) for name in _LIMITS}
-                record = _record(fields, to_spec(event.start), to_spec(event.end))
-                ids.append(self._put(record, now))
-        return ids
-
     def events(self) -> list[Event]:
         """Return all events, ordered by start."""
         events = []
@@ -194,12 +186,6 @@ class Calendar(Server):
             start, end = to_python(row["start"]), to_python(row["end"])
             events.append(Event(**texts, id=_event_id(row), start=start, end=end))
         return events
-
-    def _put(self, record: Row, now: str) -> str:
-        if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
-            raise ToolError(f"limit exceeded: a calendar may have at most {MAX_EVENTS} events")
-        number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
-        return _event_id({"id": number})
 
     def _find(self, event: str) -> Row:
         number = _EVENT_ID.fullmatch(event)

@@ -123,13 +123,3 @@ def seconds_of(value: Mapping[str, str]) -> int:
     when = to_python(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
-
-
-def to_spec(when: datetime | date) -> dict[str, str]:
-    """Return a time in the API's format."""
-    if not isinstance(when, datetime):
-        return {"date": when.isoformat()}
-    spec = {"dateTime": when.replace(microsecond=0).isoformat()}
-    if isinstance(when.tzinfo, ZoneInfo):
-        spec["timeZone"] = when.tzinfo.key
-    return spec

@@ -9,12 +9,11 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
@@ -55,24 +54,16 @@ class MemoryGraph(TypedDict):
 
 @with_disabled_tools(Path(__file__).with_name("disabled_memory_tools.json"))
 class KnowledgeGraph(Server):
-    """The agent's memory as a graph.
-
-    Attributes:
-        path: The graph's file; a task may change the path before the episode.
-    """
+    """The agent's memory as a graph, in the file `path`."""
 
     name = "memory"
-    episode_state = (*Server.episode_state, "path")
+    path: ClassVar[str] = "memory/memory.json"
     tool_order = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations
         delete_relations read_graph search_nodes open_nodes
         """.split()
     )
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.path = "memory/memory.json"
 
     @tool
     def create_entities(self, entities: list[Entity]) -> list[Entity]:
@@ -170,8 +161,8 @@ class KnowledgeGraph(Server):
         """Write the graph to the file."""
         records = [{"type": "entity", **entity} for entity in graph["entities"]]
         records += [{"type": "relation", **relation} for relation in graph["relations"]]
-        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        self.context.files.write(self.path, "\n".join(map(encode, records)))
+        lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in records]
+        self.context.files.write(self.path, "\n".join(lines))
 
 
 def _find_entity(graph: MemoryGraph, name: str) -> Entity:

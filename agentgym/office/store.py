@@ -48,7 +48,7 @@ class Store:
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
-        self._open(_empty(schema))
+        self._open(_layout(schema)[0])
 
     def _open(self, image: bytes) -> None:
         self._db = sqlite3.connect(
@@ -56,7 +56,7 @@ class Store:
         )
         self._db.deserialize(image)
         self._db.execute("PRAGMA foreign_keys = ON")
-        self._decoders, self._columns = _columns(self._schema)
+        _, self._decoders, self._columns = _layout(self._schema)
         self._depth = self._undone = 0
         self._table_changes: Counter[str] = Counter()  # the number of changes to each table
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
@@ -91,7 +91,8 @@ class Store:
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
         """Return the records whose columns have the values in `equal`, sorted by `order`."""
-        return self.rows(_selection(table, tuple(equal), order), *equal.values())
+        sql = f'SELECT * FROM "{table}" WHERE {_all_equal(equal)} ORDER BY {order}'
+        return self.rows(sql, *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
         """Return the record with the given id and column values, or raise `ToolError`."""
@@ -166,9 +167,8 @@ class Store:
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
         """Return a hash of a table's records, ignoring the columns in `without`."""
         columns = tuple(name for name in self.columns(table) if name not in without)
-        return self.derive(
-            ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
-        )
+        key = ("fingerprint", table, columns)
+        return self.derive(key, (table,), lambda: self._fingerprint(table, columns))
 
     def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
         sql = f'SELECT {_quoted(columns)} FROM "{table}" ORDER BY 1, 2'
@@ -225,11 +225,6 @@ def _insertion(table: str, names: tuple[str, ...]) -> str:
     return f'INSERT INTO "{table}" ({_quoted(names)}) VALUES ({marks})'
 
 
-@functools.lru_cache(maxsize=1_024)
-def _selection(table: str, names: tuple[str, ...], order: str) -> str:
-    return f'SELECT * FROM "{table}" WHERE {_all_equal(names)} ORDER BY {order}'
-
-
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
@@ -257,19 +252,13 @@ def _encode(value: Any) -> Any:
 
 
 @functools.cache
-def _empty(schema: str) -> bytes:
-    with closing(sqlite3.connect(":memory:")) as db:
-        # Setting a version creates the first page; an empty database cannot be serialised.
-        db.executescript(f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA user_version = 1; {schema}")
-        return db.serialize()
-
-
-@functools.cache
-def _columns(schema: str) -> tuple[dict[str, _Decoder], dict[str, tuple[str, ...]]]:
+def _layout(schema: str) -> tuple[bytes, dict[str, _Decoder], dict[str, tuple[str, ...]]]:
+    """Return an empty database, the decoders of columns, and the column names by table."""
     decoders: dict[str, _Decoder] = {}
     columns: dict[str, tuple[str, ...]] = {}
     with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(schema)
+        # Setting a version creates the first page; an empty database cannot be serialised.
+        db.executescript(f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA user_version = 1; {schema}")
         tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         for (table,) in tables:
             listed = db.execute(f'PRAGMA table_info("{table}")').fetchall()
@@ -277,4 +266,4 @@ def _columns(schema: str) -> tuple[dict[str, _Decoder], dict[str, tuple[str, ...
             for _, name, kind, *_ in listed:
                 if kind in _DECODERS:
                     decoders[name] = _DECODERS[kind]
-    return decoders, columns
+        return db.serialize(), decoders, columns

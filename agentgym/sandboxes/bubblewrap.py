@@ -32,6 +32,7 @@ from agentgym.sandboxes.namespaces import (
     START_SECONDS,
     ConfinedProcess,
     base_command,
+    find_bwrap,
     memory_folder,
     read_program,
     resource_limits,
@@ -177,11 +178,15 @@ class _Conversation:
         match message:
             case {"ready": True} if not self._ready:
                 self._ready = True
+                given = self._broker.limits
+                memory_mb = given.memory_mb + _START_MB
+                limits = resource_limits(given, memory_mb, _TMP_BYTES, _OPEN_FILES)
+                limits["RLIMIT_NPROC"] = _THREADS
                 self._send(
                     {
                         "code": self._broker.code,
                         "names": self._names,
-                        "limits": _limits(self._broker.limits),
+                        "limits": limits,
                         "longest": _MAX_LINE // 2,
                     }
                 )
@@ -206,17 +211,10 @@ def _is_frame(frame: object) -> bool:
     return isinstance(frame, list) and [type(item) for item in frame] == [int, str]
 
 
-def _limits(limits: Limits) -> dict[str, int]:
-    return {
-        **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
-        "RLIMIT_NPROC": _THREADS,
-    }
-
-
 @functools.cache
 def _command() -> tuple[str, ...]:
     return (
-        *base_command(),
+        *base_command(find_bwrap()),
         *memory_folder("/tmp", _TMP_BYTES),
         "--remount-ro",
         "/",

@@ -53,7 +53,13 @@ class MontySandbox:
         try:
             broker.check()
             policy = {**_OS_POLICY, "random_start": {"seed": seed}}
-            with _pool().checkout(limits=_limits(limits), os_policy=policy) as session:
+            allowed = {
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory_mb * 2**20,
+                # Calls and name lookups suspend a run: allow two per call, and 1,000 more.
+                "max_suspensions": 2 * limits.calls + 1_000,
+            }
+            with _pool().checkout(limits=allowed, os_policy=policy) as session:
                 run.play(session)
             return broker.end()
         except Stopped as stop:
@@ -122,11 +128,9 @@ class _MontyRun:
             return end(self._overflow.kind, str(self._overflow))
         late = self._broker.too_late()
         if isinstance(error, _monty().MontyCrashedError):
-            return (
-                end(late.kind, str(late))
-                if error.timed_out
-                else end("crash", "the interpreter died")
-            )
+            if error.timed_out:
+                return end(late.kind, str(late))
+            return end("crash", "the interpreter died")
         text, inner = error.display("type-msg"), error.exception()
         if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
             return end(late.kind, str(late))
@@ -164,16 +168,6 @@ _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
 }
-
-
-def _limits(limits: Limits) -> dict[str, Any]:
-    # Calls and name lookups suspend a run: allow two suspensions per call, and 1,000 more.
-    suspensions = 2 * limits.calls + 1_000
-    return {
-        "max_feed_duration_secs": limits.seconds,
-        "max_memory": limits.memory_mb * 2**20,
-        "max_suspensions": suspensions,
-    }
 
 
 def _stub(name: str) -> Callable[..., str]:

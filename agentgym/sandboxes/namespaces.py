@@ -25,12 +25,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
-from agentgym.sandboxes.determinism import (
-    STATE_FILE,
-    RunSeed,
-    fixed_addresses,
-    preload_arguments,
-)
+from agentgym.sandboxes.determinism import STATE_FILE, RunSeed, fixed_addresses, preload_arguments
 from agentgym.sandboxes.libraries import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 from agentgym.text.requirements import install_command
@@ -75,20 +70,18 @@ _FLAGS = (
 )
 
 
-def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
+def base_command(
+    bwrap: str, programs: Iterable[Path] = (), packages: Iterable[Path] = ()
+) -> tuple[str, ...]:
     """Return the `bwrap` command line that sets up namespaces, environment and interpreter.
 
-    The command mounts all `packages`, and the libraries that `programs` need. Raises
-    `SandboxUnavailable` if no `bwrap` works or this machine type is not supported.
+    The command mounts all `packages`, and the libraries that `programs` need. Raises OSError if
+    this machine type is not supported.
     """
-    return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
-
-
-def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str, ...]:
     base = Path(sys.base_prefix)
     library = Path(sysconfig.get_path("stdlib"))
     inside = f"{HOME}/{library.relative_to(base)}"
-    command = [*_FLAGS.split(), "--ro-bind", str(executable()), PYTHON]
+    command = [bwrap, *_FLAGS.split(), "--ro-bind", str(executable()), PYTHON]
     for name, value in _ENVIRONMENT.items():
         command += ["--setenv", name, value]
     command += ["--ro-bind", str(library), inside]
@@ -140,7 +133,7 @@ def _problem(path: str) -> str:
     """Return the reason why a `bwrap` is unusable, or an empty string."""
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
-        process = ConfinedProcess((path, *_arguments((), ()), "--chdir", "/"), program, RunSeed())
+        process = ConfinedProcess((*base_command(path), "--chdir", "/"), program, RunSeed())
     except OSError as error:
         return str(error)
     printed = b""

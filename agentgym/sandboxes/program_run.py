@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.sandboxes.base import Limits
-from agentgym.sandboxes.namespaces import (
-    MAX_INODES,
-    START_SECONDS,
-    ConfinedProcess,
-    children,
-)
+from agentgym.sandboxes.namespaces import MAX_INODES, START_SECONDS, ConfinedProcess, children
 
 MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
@@ -121,9 +116,8 @@ class ProgramRun:
         return ""
 
     def _complaint(self) -> str:
-        printed = b"".join(
-            self._received[each] for each in (self._process.stdout, self._process.stderr)
-        )
+        _, stdout, stderr = self._received.values()
+        printed = stdout + stderr
         return printed.decode("utf-8", "replace").strip() or "bwrap did not start"
 
     def _result(self) -> ProgramResult:

@@ -28,30 +28,15 @@ from agentgym.sandboxes.namespaces import (
     read_program,
     resource_limits,
 )
-from agentgym.sandboxes.program_run import (
-    MAX_BYTES,
-    MAX_TASKS,
-    ProgramResult,
-    ProgramRun,
-)
+from agentgym.sandboxes.program_run import MAX_BYTES, MAX_TASKS, ProgramResult, ProgramRun
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
 # third-party packages that programs can import, including their dependencies
 PACKAGES = (
-    *(
-        "PIL",
-        "charset_normalizer",
-        "dateutil",
-        "et_xmlfile",
-        "numpy",
-        "numpy.libs",
-        "openpyxl",
-        "pandas",
-        "pandas.libs",
-    ),
-    *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
-)
+    "PIL", "charset_normalizer", "dateutil", "et_xmlfile", "numpy", "numpy.libs", "openpyxl",
+    "pandas", "pandas.libs", "pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata",
+)  # fmt: skip
 
 # Announced to the model. If a package is missing, no program runs, so that episodes are identical
 # on every host.
@@ -70,10 +55,8 @@ TOOLS = (
 SCRIPTS = ("unzip", "zip")
 
 _MAX_FILE_BYTES = 32 * 2**20  # per returned file
-_TOP_BYTES, _TMP_BYTES = (
-    160 * 2**20,
-    64 * 2**20,
-)  # folder sizes; `_TOP_BYTES` exceeds `MAX_BYTES`, to leave space for temporary files
+_TOP_BYTES = 160 * 2**20  # exceeds `MAX_BYTES`, to leave space for temporary files
+_TMP_BYTES = 64 * 2**20
 _MAX_FILES = 6_000  # returned files
 _OPEN_FILES = 256  # open files per process, enough for libraries and a script's files
 
@@ -113,7 +96,7 @@ def run(
         with closing(process):
             return ProgramRun(process, job, limits, (TOP, "/tmp")).play()
     except OSError as error:
-        raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
+        raise _unavailable(f"{error}; {REMEDY}") from error
 
 
 def _encode(
@@ -148,10 +131,14 @@ def check() -> None:
     expected = f"{int(RunSeed().now.timestamp())}\n"
     if outcome.stdout != 2 * expected:
         reason = outcome.stderr.strip() or outcome.stopped or f"it printed {outcome.stdout!r}"
-        raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
+        raise _unavailable(f"{reason}; {REMEDY}")
 
 
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
+
+
+def _unavailable(reason: str) -> SandboxUnavailable:
+    return SandboxUnavailable(f"programs cannot run on this host: {reason}")
 
 
 @functools.cache
@@ -162,25 +149,27 @@ def _scripts() -> Mapping[str, bytes]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
+    bwrap = find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
     if missing := [name for name in TOOLS.split() if name not in tools]:
-        raise SandboxUnavailable(
-            f"programs cannot run on this host: there is no /usr/bin/{missing[0]}; install the "
-            "base programs of a Linux distribution (bash, coreutils, findutils, ...)"
+        raise _unavailable(
+            f"there is no /usr/bin/{missing[0]}; install the base programs of a Linux "
+            "distribution (bash, coreutils, findutils, ...)"
         )
     packages = {name: folder for name in PACKAGES if (folder := _package(name))}
     if missing := [name for name in PROMISED_PACKAGES if name not in packages]:
-        raise SandboxUnavailable(
-            f"programs cannot run on this host: the package {missing[0]} is missing; "
-            f"{install_command('office')}"
-        )
+        raise _unavailable(f"the package {missing[0]} is missing; {install_command('office')}")
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]
-    command = [*base_command(programs, packages.values()), "--ro-bind", "/usr/bin", "/programs"]
+    command = [
+        *base_command(bwrap, programs, packages.values()),
+        "--ro-bind",
+        "/usr/bin",
+        "/programs",
+    ]
     for name, path in tools.items():
         command += ["--symlink", f"/programs/{path.name}", f"/usr/bin/{name}"]
     command += ["--symlink", "usr/bin", "/bin", "--symlink", "python3", f"{HOME}/bin/python"]

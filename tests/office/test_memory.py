@@ -40,9 +40,9 @@ def test_other_tools_may_write_the_file() -> None:
         "entities": [{"name": "New", "entityType": "t", "observations": ["x"]}],
         "relations": [],
     }
-    server.path = "elsewhere/graph.jsonl"
+    server.context.files.remove(server.path)
     call(server, "create_entities", entities=[BOB])
-    assert server.context.files.read_text("elsewhere/graph.jsonl") == json.dumps(
+    assert server.context.files.read_text("memory/memory.json") == json.dumps(
         {"type": "entity", **BOB}, separators=(",", ":")
     )
     for bad in (
@@ -58,21 +58,19 @@ def test_other_tools_may_write_the_file() -> None:
         before = digest(server)
         with pytest.raises(
             ToolError,
-            match=r"^conflict: line 2 of elsewhere/graph\.jsonl is neither an entity nor a relation",
+            match=r"^conflict: line 2 of memory/memory\.json is neither an entity nor a relation",
         ):
             call(server, "create_entities", entities=[ADA])
         assert digest(server) == before
 
 
-def test_the_path_belongs_to_the_episode() -> None:
+def test_the_graph_belongs_to_the_episode() -> None:
     server = KnowledgeGraph()
-    server.path = "memory_data/memory.json"
     server.begin()
     call(server, "create_entities", entities=[ADA])
     twin = copy.deepcopy(server)
-    server.path = "other.json"
     server.begin()
-    assert (server.path, server.context.files.names()) == ("memory_data/memory.json", [])
+    assert server.context.files.names() == []
     assert call(twin, "read_graph")["entities"] == [ADA]
     with pytest.raises(ToolError, match=r"argument 'entities\.0\.name' is missing"):
         call(server, "create_entities", entities=[{"entityType": "x", "observations": []}])

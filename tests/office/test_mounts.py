@@ -15,7 +15,7 @@ import agentgym
 from agentgym import ToolCall, render, tool_env
 from agentgym.envs.loca.results import query_rows
 from agentgym.office import SERVERS, Office, OfficeContext, server_class
-from agentgym.office.calendar import Calendar, Event
+from agentgym.office.calendar import Calendar
 from agentgym.office.files.filesystem import Filesystem
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.excel import Excel
@@ -49,7 +49,8 @@ def test_every_server_mounts_on_a_world_which_is_played_as_before(name: str) -> 
 def test_a_mounted_server_begins_each_episode_as_it_was_mounted() -> None:
     context = OfficeContext()
     calendar, files = Calendar(context), Filesystem(context)
-    calendar.add(Event("Birthday", context.clock.now(), context.clock.now()))
+    now = {"dateTime": context.clock.now().isoformat()}
+    calendar.create_event("Birthday", now, now)
     context.files.write("note.txt", "x")
     env = tool_env(agentgym.make("TreeWorld", nodes=10))
     env.mount(calendar)

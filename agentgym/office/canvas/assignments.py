@@ -1,45 +1,54 @@
-"""Canvas: assignments, submissions and grades."""
+"""Canvas: assignments and submissions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from agentgym.office.canvas.records import (
+    CONSTANTS,
     MAX_ID,
     SITE,
     STUDENT,
     CanvasPart,
     When,
-    fields_of,
     moment,
-    show_assignments,
-    show_courses,
+    whole,
 )
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-_MY_COURSES = """
-SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
-AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
-"""
-
-_UPCOMING = f"""
-SELECT * FROM assignments WHERE published AND due_at >= :now
-AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
+_UPCOMING = """
+SELECT * FROM assignments WHERE due_at >= :now AND course_id IN (
+  SELECT course_id FROM enrollments
+  WHERE user_id = :user AND enrollment_state = 'active' AND type = 'StudentEnrollment')
 ORDER BY due_at, id LIMIT :limit
 """
 
-_GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
+_WORK_COUNTS = """
+WITH shown AS (SELECT value AS id FROM json_each(?)),
+  placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
+    FROM assignments WHERE course_id IN
+      (SELECT course_id FROM assignments WHERE id IN (SELECT id FROM shown)))
+SELECT p.id, p.position, count(s.id) AS submitted
+FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id
+WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
+"""
 
 _NO_SUBMISSION: Row = {
-    **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
+    "submission_type": None,
+    "body": None,
+    "url": None,
+    "submitted_at": None,
+    "score": None,
+    "grade": None,
+    "grader_id": None,
+    "graded_at": None,
     "attempt": 0,
 }
 
 
 class Assignments(CanvasPart):
-    """Assignments, submissions and grades."""
+    """Assignments and submissions; grading is disabled."""
 
     def add_assignment(
         self,
@@ -49,27 +58,18 @@ class Assignments(CanvasPart):
         description: str | None = None,
         points_possible: float | None = None,
         due_at: When = None,
-        unlock_at: When = None,
-        lock_at: When = None,
-        submission_types: Sequence[str] = ("online_text_entry",),
-        published: bool = True,
-        **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` fields appear in tool results."""
-        return self._records.add(
+        """Add an assignment and return its id."""
+        now = self.now()
+        return self.add(
             "assignments",
             course_id=course_id,
             name=name,
             description=description,
             points_possible=points_possible,
             due_at=moment(due_at),
-            unlock_at=moment(unlock_at),
-            lock_at=moment(lock_at),
-            submission_types=list(submission_types),
-            published=published,
-            created_at=self._records.now(),
-            updated_at=self._records.now(),
-            extra=extra,
+            created_at=now,
+            updated_at=now,
         )
 
     def add_submission(
@@ -78,23 +78,15 @@ class Assignments(CanvasPart):
         user_id: int,
         *,
         submitted_at: When = None,
-        submission_type: str = "online_text_entry",
         body: str | None = None,
-        url: str | None = None,
-        score: float | None = None,
     ) -> int:
-        """Add a submission, made now by default; a submission with a score counts as graded."""
-        now = self._records.now()
-        return self._records.add(
+        """Add a submission, made now by default, and return its id."""
+        return self.add(
             "submissions",
             assignment_id=assignment_id,
             user_id=user_id,
-            submission_type=submission_type,
             body=body,
-            url=url,
-            attempt=1,
-            submitted_at=moment(submitted_at) or now,
-            **_grading(score, now),
+            submitted_at=moment(submitted_at) or self.now(),
         )
 
     @tool
@@ -104,9 +96,7 @@ class Assignments(CanvasPart):
         Args:
             course_id: Course.
         """
-        return show_assignments(
-            self._records, self._records.list_of_course("assignments", course_id)
-        )
+        return self._show(self.list_of_course("assignments", course_id))
 
     @tool
     def canvas_get_assignment(self, course_id: int, assignment_id: int) -> Row:
@@ -116,7 +106,7 @@ class Assignments(CanvasPart):
             course_id: Course.
             assignment_id: Assignment.
         """
-        return self._show(self._records.of_course("assignments", course_id, assignment_id))
+        return self._show([self.of_course("assignments", course_id, assignment_id)])[0]
 
     @tool
     def canvas_get_submission(
@@ -129,12 +119,14 @@ class Assignments(CanvasPart):
             assignment_id: Assignment.
             user_id: Student, if you teach the course; you by default.
         """
-        assignment = self._records.of_course("assignments", course_id, assignment_id)
-        me = self._records.me()["id"]
+        assignment = self.of_course("assignments", course_id, assignment_id)
+        me = self.me()["id"]
         student = me if user_id is None else user_id
-        if student != me:
-            self._records.course(course_id, "grade")
-        self._check_student(course_id, student)
+        if student != me and not self.teaches(course_id):
+            raise ToolError(f"permission denied: this user may not grade in course {course_id}")
+        enrollment: Row = {"course_id": course_id, "user_id": student, "type": STUDENT}
+        if not 0 < student <= MAX_ID or not self.store.find("enrollments", **enrollment):
+            raise ToolError(f"not found: course {course_id} has no student with id {echo(student)}")
         return self._show_submission(assignment, student)
 
     @tool
@@ -144,56 +136,68 @@ class Assignments(CanvasPart):
         Args:
             limit: Maximum number of assignments, 1 to 100.
         """
-        me = self._records.me()["id"]
+        me = self.me()["id"]
         if not 1 <= limit <= 100:
             raise ToolError(f"invalid argument: limit must be between 1 and 100, got {echo(limit)}")
-        rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
+        rows = self.store.rows(_UPCOMING, user=me, now=self.now(), limit=limit)
         course_ids = {row["course_id"] for row in rows}
-        courses = [self._store.get("courses", key) for key in course_ids]
-        shown = {course["id"]: course for course in show_courses(self._records, courses)}
+        courses = self.show_courses([self.store.get("courses", key) for key in course_ids])
+        shown = {course["id"]: course for course in courses}
         upcoming = []
-        for assignment in show_assignments(self._records, rows):
-            course = shown[assignment["course_id"]]
-            upcoming.append({"assignment": assignment, "course": course})
+        for assignment in self._show(rows):
+            upcoming.append({"assignment": assignment, "course": shown[assignment["course_id"]]})
         return upcoming
 
-    def _show(self, assignment: Row) -> Row:
-        return show_assignments(self._records, [assignment])[0]
-
-    def _check_student(self, course_id: int, user_id: int) -> None:
-        enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
-        if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
-            raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
+    def _show(self, assignments: Sequence[Row]) -> list[Row]:
+        rows = self.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
+        counts = {row["id"]: row for row in rows}
+        taught = set(filter(self.teaches, {row["course_id"] for row in assignments}))
+        shown = []
+        for row in assignments:
+            shown.append(_show_assignment(row, counts[row["id"]], row["course_id"] in taught))
+        return shown
 
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
         due = assignment["due_at"]
         key: Row = {"assignment_id": assignment["id"], "user_id": user_id}
-        rows = self._store.find("submissions", **key)
-        submission: Row = rows[0] if rows else {"id": None, **key, **_NO_SUBMISSION}
-        submitted = submission["attempt"] > 0
-        current = submission["graded_attempt"] == submission["attempt"]
-        state = "unsubmitted"
-        if current:  # even a missing submission can be graded
-            state = "graded"
-        elif submitted:
-            state = "submitted"
-        grade, score = submission["grade"], submission["score"]
+        rows = self.store.find("submissions", **key)
+        submission: Row = {"id": None, **key, **_NO_SUBMISSION}
+        state, late = "unsubmitted", False
+        if rows:
+            submission = rows[0]
+            state, late = "submitted", bool(due and submission["submitted_at"] > due)
         url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
         return {
-            **fields_of(submission, "graded_attempt"),
-            **dict.fromkeys(("entered_grade", "published_grade"), grade),
-            **dict.fromkeys(("entered_score", "published_score"), score),
+            **submission,
+            "entered_grade": None,
+            "published_grade": None,
+            "entered_score": None,
+            "published_score": None,
             "workflow_state": state,
-            "grade_matches_current_submission": grade is None or current,
+            "grade_matches_current_submission": True,
             "grading_period_id": None,
-            "late": bool(submitted and due and submission["submitted_at"] > due),
-            "missing": not submitted and due is not None and self._records.now() > due,
+            "late": late,
+            "missing": not rows and due is not None and self.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
         }
 
 
-def _grading(score: float | None, now: str) -> Row:
-    if score is None:
-        return dict.fromkeys(_GRADING)
-    # Rounding to ten digits hides floating-point errors.
-    return dict(zip(_GRADING, (score, f"{score:.10g}", None, now, 1), strict=True))
+def _show_assignment(row: Row, counts: Row, is_teacher: bool) -> Row:
+    url = f"{SITE}/courses/{row['course_id']}/assignments/{row['id']}"
+    submitted = counts["submitted"]
+    ungraded = 0
+    if is_teacher:
+        ungraded = submitted
+    return {
+        **row,
+        "description": row["description"] or "",
+        "points_possible": whole(row["points_possible"]),
+        "position": counts["position"],
+        "has_submitted_submissions": submitted > 0,
+        "needs_grading_count": ungraded,
+        "unpublishable": not submitted,
+        "locked_for_user": False,
+        "html_url": url,
+        "submissions_download_url": f"{url}/submissions?zip=1",
+        **CONSTANTS["assignment"],
+    }

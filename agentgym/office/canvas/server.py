@@ -8,7 +8,7 @@ from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.courses import Announcements, Courses
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
-from agentgym.office.canvas.records import SCHEMA, CanvasRecords
+from agentgym.office.canvas.records import SCHEMA
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
@@ -51,12 +51,11 @@ class Canvas(Server):
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        records = CanvasRecords(self)
-        self.people = People(records)
-        self.courses = Courses(records)
-        self.assignments = Assignments(records)
-        self.discussions = Announcements(records)
-        self.quizzes = Quizzes(records)
+        self.people = People(self)
+        self.courses = Courses(self)
+        self.assignments = Assignments(self)
+        self.discussions = Announcements(self)
+        self.quizzes = Quizzes(self)
         self.parts = (
             self.people,
             self.courses,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from agentgym.office.email.mailboxes import EmailPart, show_mail
+from agentgym.office.email.mailboxes import EmailPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -14,6 +15,8 @@ _STATUSES = {
     "important": {"is_important": True},
     "not_important": {"is_important": False},
 }
+
+_FOLDER_NAME = r"[^\x00-\x1f\x7f]{1,100}"
 
 _COUNTS = """
 SELECT count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread FROM mails
@@ -27,10 +30,10 @@ class Filing(EmailPart):
     @tool
     def get_folders(self) -> str:
         """List the folders with the number of emails in each."""
-        me = self._mailboxes.my_id()
+        me = self.my_id()
         lines = ["Folders of the mailbox:"]
-        for k, name in enumerate(self._mailboxes.folders(me), 1):
-            [counts] = self._mailboxes.store.rows(_COUNTS, me, name)
+        for k, name in enumerate(self.folders(me), 1):
+            [counts] = self.store.rows(_COUNTS, me, name)
             lines.append(f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)")
         return "\n".join([*lines, ""])
 
@@ -41,10 +44,16 @@ class Filing(EmailPart):
         Args:
             folder_name: Name of the new folder.
         """
-        me = self._mailboxes.my_id()
-        if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
+        me = self.my_id()
+        if folder_name.casefold() in map(str.casefold, self.folders(me)):
             raise ToolError(f"conflict: folder {echo(folder_name)} already exists")
-        return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
+        if not re.fullmatch(_FOLDER_NAME, folder_name) or folder_name != folder_name.strip():
+            raise ToolError(
+                "invalid argument: a folder name must be one line of 1 to 100 characters, got "
+                f"{echo(folder_name)}"
+            )
+        self.store.insert("folders", user=me, name=folder_name)
+        return f'Folder "{folder_name}" created'
 
     @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:
@@ -80,7 +89,7 @@ class Filing(EmailPart):
             email_ids: Email IDs.
             target_folder: Name of the target folder.
         """
-        folder = self._mailboxes.folder(self._mailboxes.my_id(), target_folder)
+        folder = self.folder(self.my_id(), target_folder)
         rows = self._rows(email_ids)
         for row in rows:
             if row["origin"] == "draft" and folder not in ("Drafts", "Trash"):
@@ -122,18 +131,18 @@ class Filing(EmailPart):
         rows = self._rows(email_ids)
         for row in rows:
             if row["folder"] == "Trash":
-                self._mailboxes.purge(row)
+                self.purge(row)
             else:
-                self._mailboxes.store.update("mails", row["id"], folder="Trash")
+                self.store.update("mails", row["id"], folder="Trash")
         return sum(row["folder"] == "Trash" for row in rows)
 
     def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
         updated = []
         for row in rows:
-            self._mailboxes.store.update("mails", row["id"], **changes)
-            updated.append(show_mail(self._mailboxes, {**row, **changes}))
+            self.store.update("mails", row["id"], **changes)
+            updated.append(self.show_mail({**row, **changes}))
         return {key: updated, "count": len(rows)}
 
     def _rows(self, email_ids: Sequence[str]) -> list[Row]:
-        self._mailboxes.me()
-        return [self._mailboxes.mine(email_id) for email_id in dict.fromkeys(email_ids)]
+        self.me()
+        return [self.mine(email_id) for email_id in dict.fromkeys(email_ids)]

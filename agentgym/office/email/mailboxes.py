@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
+from agentgym.office.email.messages import Mail, addresses, normalize, text_of
 from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
@@ -24,19 +24,20 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 # Only the author sees bcc.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id, created,
-  date, sender, "to", cc, CASE WHEN own THEN bcc ELSE '' END AS bcc, subject, in_reply_to, files,
+  date, sender, "to", cc, CASE WHEN own THEN bcc ELSE '' END AS bcc, subject, files,
   body, html
 FROM mails JOIN messages ON messages.id = message
 """
 
 # `Mail` attributes with a column of the same name.
-_SAME = (
-    "sender", "to", "cc", "bcc", "subject", "body", "html", "message_id", "in_reply_to",
-)  # fmt: skip
+_SAME = ("sender", "to", "cc", "bcc", "subject", "body", "html", "message_id")
 
 
-class Mailboxes(ServerState):
-    """Users, folders and emails. Mailboxes share one copy of each message."""
+class EmailPart(ServerState):
+    """Base class for parts of the server: users, folders and emails.
+
+    Mailboxes share one copy of each message.
+    """
 
     def me(self) -> Row:
         """Return the logged-in user."""
@@ -76,16 +77,6 @@ class Mailboxes(ServerState):
             )
         return stored
 
-    def ensure_folder(self, user: int, name: str) -> str:
-        """Return a folder name, creating the folder if needed."""
-        if not self.store.find("folders", "name", user=user, name=name):
-            if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
-                raise ToolError(
-                    f"invalid argument: a folder name must be one line of 1 to 100 characters, got {echo(name)}"
-                )
-            self.store.insert("folders", user=user, name=name)
-        return self.folder(user, name)
-
     def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
         """Return the (user, folder) pairs that receive an email."""
         places = [] if author is None else [(author, "Sent")]
@@ -113,10 +104,8 @@ class Mailboxes(ServerState):
         return unknown
 
     def check(self, mail: Mail) -> Mail:
-        """Normalize an email for storage, and add a Message-ID if it has none."""
+        """Normalize an email for storage, and add a Message-ID."""
         mail = normalize(mail)
-        if mail.message_id:
-            return mail
         domain = addresses(mail.sender)[0][1].partition("@")[2]
         return replace(mail, message_id=f"<{self.context.new_id('mail', 24)}@{domain}>")
 
@@ -124,11 +113,17 @@ class Mailboxes(ServerState):
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
         """Store a checked email once, add it to each folder, and return the new ids."""
-        if any(folder == "Drafts" for _, folder in places):
-            origin = "draft"
-        columns = columns_of(mail)
+        date = mail.date.isoformat().replace("+00:00", "Z")
+        searched = (mail.subject, mail.sender, mail.to, mail.cc, mail.text)
         message = self.store.insert(
-            "messages", author=author, origin=origin, created=columns["date"], **columns
+            "messages",
+            author=author,
+            origin=origin,
+            created=date,
+            date=date,
+            files=len(mail.attachments),
+            words="\n".join(searched).casefold(),
+            **{name: getattr(mail, name) for name in _SAME},
         )
         for filename, data in mail.attachments.items():
             file = {"filename": filename, "size": len(data), "data": data}
@@ -151,13 +146,6 @@ class Mailboxes(ServerState):
     def rows(self, condition: str, *values: Any) -> list[Row]:
         """Return the emails selected by the SQL clauses in `condition`."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
-
-    def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
-        """Return the ids of a folder's emails, newest first."""
-        sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
-            ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
-        rows = self.store.rows(sql, self.my_id(), folder, limit, offset)
-        return [row["id"] for row in rows]
 
     def by_id(self, ids: Sequence[int]) -> list[Row]:
         """Return emails with their messages, in the order of `ids`."""
@@ -195,57 +183,36 @@ class Mailboxes(ServerState):
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
 
+    def show_mails(self, email_ids: Sequence[int]) -> list[Row]:
+        """Return emails by id, in the given order."""
+        return list(map(self.show_mail, self.by_id(email_ids)))
 
-class EmailPart:
-    """Base class for parts of the mail server."""
+    def show_mail(self, row: Row) -> Row:
+        """Return an email with its full text as a tool result."""
+        name, address = addresses(row["sender"])[0]
+        is_mine = row["own"] and row["origin"] == "sent"
+        given = {}
+        if name and not is_mine:  # as published
+            given["from_name"] = name
+        return {
+            "id": str(row["id"]),
+            "from": address,
+            **given,
+            **_show_text(row),
+            "date": row["date"],
+            "attachments": self._attachments(row),
+            "has_attachments": row["files"] > 0,
+            "read": row["is_read"],
+            "important": row["is_important"],
+            "folder": row["folder"],
+        }
 
-    def __init__(self, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
-
-
-def columns_of(mail: Mail) -> Row:
-    """Return the database columns of an email."""
-    searched = (mail.subject, mail.sender, mail.to, mail.cc, mail.text)
-    return {
-        **{name: getattr(mail, name) for name in _SAME},
-        "date": iso_date(mail.date),
-        "files": len(mail.attachments),
-        "words": "\n".join(searched).casefold(),
-    }
-
-
-def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
-    """Return emails by id, in the given order."""
-    return [show_mail(boxes, row) for row in boxes.by_id(email_ids)]
-
-
-def show_mail(boxes: Mailboxes, row: Row) -> Row:
-    """Return an email with its full text as a tool result."""
-    name, address = addresses(row["sender"])[0]
-    is_mine = row["own"] and row["origin"] == "sent"
-    given = {}
-    if name and not is_mine:  # as published
-        given["from_name"] = name
-    return {
-        "id": str(row["id"]),
-        "from": address,
-        **given,
-        **_show_text(row),
-        "date": row["date"],
-        "attachments": _attachments(boxes, row),
-        "has_attachments": row["files"] > 0,
-        "read": row["is_read"],
-        "important": row["is_important"],
-        "folder": row["folder"],
-    }
-
-
-def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
-    if not row["files"]:
-        return []
-    sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
-    files = boxes.store.rows(sql, row["message"])
-    return [{**file, "content_type": content_type(file["filename"])} for file in files]
+    def _attachments(self, row: Row) -> list[Row]:
+        if not row["files"]:
+            return []
+        sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
+        files = self.store.rows(sql, row["message"])
+        return [{**file, "content_type": content_type(file["filename"])} for file in files]
 
 
 def content_type(name: str) -> str:

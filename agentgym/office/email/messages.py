@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from agentgym.text.tools import ToolError, echo
 
@@ -31,8 +31,6 @@ _ENTRY = re.compile(
 # Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
-
 _MAX_ADDRESS = 254  # maximum path length in RFC 5321, section 4.5.3.1.3
 
 
@@ -43,7 +41,7 @@ class Mail:
     Attributes:
         date: Date with a time zone.
         attachments: The contents of the attached files, by name.
-        message_id: Message-ID; if empty, the server assigns an id.
+        message_id: Message-ID, which the server assigns.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
 
@@ -57,7 +55,6 @@ class Mail:
     bcc: str = ""
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     message_id: str = ""
-    in_reply_to: str = ""
     read: bool = False
     important: bool = False
     folder: str = ""
@@ -153,10 +150,7 @@ def normalize(mail: Mail) -> Mail:
         subject=mail.subject.strip(),
         body=_clean_text(mail.body),
         html=None if mail.html is None else _clean_text(mail.html),
-        date=_with_whole_offset(mail.date.replace(microsecond=0)),
-        attachments=_with_free_names(mail.attachments),
-        message_id="".join(_MESSAGE_ID.findall(mail.message_id)[:1]),
-        in_reply_to="".join(_MESSAGE_ID.findall(mail.in_reply_to)[:1]),
+        date=mail.date.replace(microsecond=0),
     )
 
 
@@ -166,11 +160,6 @@ def file_name(name: str) -> str:
     last = CONTROL.sub("_", last).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
-
-
-def iso_date(date: datetime) -> str:
-    """Format a date as ISO 8601 with its offset."""
-    return date.isoformat().replace("+00:00", "Z")
 
 
 def _format_all(text: str) -> str:
@@ -186,25 +175,6 @@ def _html_to_text(html: str) -> str:
     text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
     text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
     return html_entities.unescape(re.sub(r"<[^<>]*>", "", text)).strip()
-
-
-def _with_whole_offset(date: datetime) -> datetime:
-    offset = date.utcoffset()
-    if offset is not None and offset.total_seconds() % 60:
-        return date.astimezone(UTC)
-    return date
-
-
-def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    renamed: dict[str, bytes] = {}
-    for name, data in files.items():
-        renamed[free_name(renamed, file_name(name))] = bytes(data)
-    return renamed
-
-
-def free_name(files: Mapping[str, bytes], name: str) -> str:
-    """Return an unused file name, numbered if necessary."""
-    return next(numbered for numbered in numbered_names(name) if numbered not in files)
 
 
 def numbered_names(name: str) -> Iterator[str]:

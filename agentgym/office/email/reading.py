@@ -5,13 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.office.email.mailboxes import (
-    EmailPart,
-    content_type,
-    show_draft,
-    show_mail,
-    show_mails,
-)
+from agentgym.office.email.mailboxes import EmailPart, content_type, show_draft
 from agentgym.office.email.messages import numbered_names
 from agentgym.office.server import page_of
 from agentgym.office.store import Row
@@ -24,6 +18,11 @@ _MAX_TERMS = 50  # each word is compared with every email in the folder
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 # Lines of an email's searchable text, by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
+
+
+_PAGE = """
+SELECT id FROM mails WHERE user = ? AND folder = ? ORDER BY at DESC, id DESC LIMIT ? OFFSET ?
+"""
 
 
 class Reading(EmailPart):
@@ -39,7 +38,7 @@ class Reading(EmailPart):
             page_size: Emails per page, 1 to 100.
         """
         total, ids = self._folder_page(folder, page, page_size)
-        emails = show_mails(self._mailboxes, ids)
+        emails = self.show_mails(ids)
         return {**_page_numbers(total, page, page_size), "emails": emails}
 
     @tool
@@ -51,7 +50,7 @@ class Reading(EmailPart):
             page_size: Drafts per page, 1 to 100.
         """
         total, ids = self._folder_page("Drafts", page, page_size)
-        drafts = list(map(show_draft, self._mailboxes.by_id(ids)))
+        drafts = list(map(show_draft, self.by_id(ids)))
         return {**_page_numbers(total, page, page_size), "drafts": drafts}
 
     @tool
@@ -71,7 +70,7 @@ class Reading(EmailPart):
             page_size: Emails per page, 1 to 100.
         """
         ids = self._search(query, folder)
-        emails = show_mails(self._mailboxes, page_of(ids, page, page_size))
+        emails = self.show_mails(page_of(ids, page, page_size))
         return {**_page_numbers(len(ids), page, page_size), "emails": emails}
 
     @tool
@@ -81,7 +80,7 @@ class Reading(EmailPart):
         Args:
             email_id: Email ID.
         """
-        return show_mail(self._mailboxes, self._mailboxes.mine(email_id))
+        return self.show_mail(self.mine(email_id))
 
     @tool
     def download_attachment(self, email_id: str, attachment_filename: str) -> Row:
@@ -91,7 +90,7 @@ class Reading(EmailPart):
             email_id: Email ID.
             attachment_filename: Name of the attachment.
         """
-        attachments = self._mailboxes.to_mail(self._mailboxes.mine(email_id)).attachments
+        attachments = self.to_mail(self.mine(email_id)).attachments
         if attachment_filename not in attachments:
             names = ", ".join(attachments) or "none"
             raise ToolError(
@@ -109,18 +108,19 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        me = self._mailboxes.my_id()
-        name = self._mailboxes.folder(me, folder)
+        me = self.my_id()
+        name = self.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
-        total = self._mailboxes.store.value(sql, me, name)
+        total = self.store.value(sql, me, name)
         places = page_of(range(total), page, page_size)
         if not places:
             return total, []
-        return total, self._mailboxes.ids(name, len(places), places[0])
+        rows = self.store.rows(_PAGE, me, name, len(places), places[0])
+        return total, [row["id"] for row in rows]
 
     def _search(self, query: str, folder: str) -> list[int]:
-        me = self._mailboxes.my_id()
-        name = self._mailboxes.folder(me, folder)
+        me = self.my_id()
+        name = self.folder(me, folder)
         terms = []
         for field, phrase, word in _TERM.findall(query):
             if phrase or word:
@@ -137,11 +137,11 @@ class Reading(EmailPart):
             WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}
             ORDER BY at DESC, mails.id DESC"""
         texts = [text for _, text in terms]
-        rows = self._mailboxes.store.rows(sql, me, name, *texts)
+        rows = self.store.rows(sql, me, name, *texts)
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
-        files = self._mailboxes.context.files
+        files = self.context.files
         for numbered in numbered_names(name):
             path = f"{_DOWNLOADS}/{numbered}"
             if not files.exists(path):

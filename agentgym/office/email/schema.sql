@@ -6,7 +6,7 @@ CREATE TABLE messages (id INTEGER PRIMARY KEY, author INTEGER REFERENCES users(i
   origin TEXT NOT NULL, message_id TEXT NOT NULL, created TEXT NOT NULL, date TEXT NOT NULL,
   sender TEXT NOT NULL,
   "to" TEXT NOT NULL, cc TEXT NOT NULL, bcc TEXT NOT NULL, subject TEXT NOT NULL,
-  in_reply_to TEXT NOT NULL, files INTEGER NOT NULL,
+  files INTEGER NOT NULL,
   words TEXT NOT NULL, body TEXT NOT NULL, html TEXT );
 CREATE TABLE attachments (id INTEGER PRIMARY KEY,
   message INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE, filename TEXT NOT NULL,

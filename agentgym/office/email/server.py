@@ -9,7 +9,7 @@ from pathlib import Path
 from agentgym.office.context import OfficeContext, iso
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.email.filing import Filing
-from agentgym.office.email.mailboxes import SCHEMA, SYSTEM_FOLDERS, Mailboxes
+from agentgym.office.email.mailboxes import SCHEMA, SYSTEM_FOLDERS, EmailPart
 from agentgym.office.email.messages import MAX_NAME, Mail, addresses
 from agentgym.office.email.reading import Reading
 from agentgym.office.email.writing import Writing
@@ -36,13 +36,8 @@ class Email(Server):
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        self._mailboxes = Mailboxes(self)
-        boxes = self._mailboxes
-        self.parts = (
-            Filing(boxes),
-            Reading(boxes),
-            Writing(boxes),
-        )
+        self._mailboxes = EmailPart(self)
+        self.parts = (Filing(self), Reading(self), Writing(self))
 
     def add_user(self, email: str, password: str = "", name: str = "") -> None:
         """Add a user with a mailbox."""
@@ -71,27 +66,23 @@ class Email(Server):
         """Log a user in without a password, before an episode."""
         self.session["user"] = self._mailboxes.existing_user_id(email)
 
-    def deliver(
-        self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
-    ) -> None:
+    def deliver(self, mails: Mail | Iterable[Mail], user: str | None = None) -> None:
         """Store emails with arbitrary dates in mailboxes, without sending the emails.
 
         By default, all recipients and the sender's Sent folder receive the emails. With `user`,
-        only that user's `folder`, created if necessary, receives the emails.
+        only that user's INBOX receives the emails.
         """
         boxes = self._mailboxes
+        places = None
+        if user is not None:
+            places = [(boxes.existing_user_id(user), "INBOX")]
         with self.store.change():
-            place = None
-            if user is not None:
-                user_id = boxes.existing_user_id(user)
-                place = (user_id, boxes.ensure_folder(user_id, folder))
             for mail in [mails] if isinstance(mails, Mail) else mails:
                 stored = boxes.check(mail)
                 author = boxes.user_id(addresses(stored.sender)[0][1])
-                if place is None and (unknown := boxes.unknown_recipients(stored)):
+                if places is None and (unknown := boxes.unknown_recipients(stored)):
                     raise ToolError(f"not found: there is no mailbox {echo(unknown[0])}")
-                places = [place] if place else boxes.places(stored, author)
-                boxes.put(stored, "filled", author, places)
+                boxes.put(stored, "filled", author, places or boxes.places(stored, author))
 
     def messages(self, user: str, folder: str | None = None) -> list[Mail]:
         """Return the emails of a mailbox or folder, oldest first."""
@@ -100,20 +91,15 @@ class Email(Server):
         rows = self._mailboxes.rows(condition, user_id, folder, folder)
         return [self._mailboxes.to_mail(row) for row in rows]
 
-    def sent(self, user: str | None = None) -> list[Mail]:
+    def sent(self) -> list[Mail]:
         """Return the emails sent with tools, in sending order, including deleted emails."""
-        author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
-            FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""
-        return [self._mailboxes.to_mail(row) for row in self.store.rows(sql, author, author)]
+            FROM messages WHERE origin = 'sent' ORDER BY id"""
+        return list(map(self._mailboxes.to_mail, self.store.rows(sql)))
 
     def users(self) -> list[Row]:
         """Return each user's `email`, `name` and `password`, in creation order."""
         return self.store.rows("SELECT email, name, password FROM users ORDER BY id")
-
-    def folders(self, user: str) -> list[str]:
-        """Return a user's folder names, system folders first."""
-        return self._mailboxes.folders(self._mailboxes.existing_user_id(user))
 
     @tool
     def login(self, email: str, password: str) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mails
+from agentgym.office.email.mailboxes import EmailPart, show_draft
 from agentgym.office.email.messages import (
     MAX_SUBJECT,
     Mail,
@@ -66,7 +66,7 @@ class Writing(EmailPart):
             reply_all: Also send the reply to the other recipients.
         """
         old = self._original(email_id)
-        me = self._mailboxes.me()["email"].casefold()
+        me = self.me()["email"].casefold()
         to = old.sender
         if addresses(old.sender)[0][1].casefold() == me:
             to = old.to  # replies to one's own email go to the original recipients
@@ -78,7 +78,7 @@ class Writing(EmailPart):
                     copies.append(format_address(name, address))
         subject = _with_prefix("Re: ", old.subject)
         mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
-        return self._send(replace(mail, in_reply_to=old.message_id))
+        return self._send(mail)
 
     @tool
     def save_draft(
@@ -100,10 +100,10 @@ class Writing(EmailPart):
             cc: Cc addresses, comma-separated.
             bcc: Bcc addresses, comma-separated.
         """
-        boxes, me = self._mailboxes, self._mailboxes.my_id()
-        mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
-        draft = replace(mail, date=boxes.context.clock.tick())
-        return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
+        me = self.my_id()
+        mail = self.check(self._compose(to, subject, body, html_body, cc, bcc))
+        draft = replace(mail, date=self.context.clock.tick())
+        return show_draft(self.by_id(self.put(draft, "draft", me, [(me, "Drafts")]))[0])
 
     @tool
     def delete_draft(self, draft_id: str) -> str:
@@ -112,20 +112,20 @@ class Writing(EmailPart):
         Args:
             draft_id: Draft ID.
         """
-        self._mailboxes.purge(self._draft(draft_id))
+        self.purge(self._draft(draft_id))
         return f"Draft {draft_id} deleted"
 
     def _draft(self, draft_id: str) -> Row:
-        row = self._mailboxes.mine(draft_id)
+        row = self.mine(draft_id)
         if row["folder"] != "Drafts":
             raise ToolError(f"not found: there is no draft with id {echo(draft_id)}")
         return row
 
     def _original(self, email_id: str) -> Mail:
-        row = self._mailboxes.mine(email_id)
+        row = self.mine(email_id)
         if row["origin"] == "draft":
             raise ToolError(f"conflict: email {email_id} is a draft that has not been sent yet")
-        return self._mailboxes.to_mail(row)
+        return self.to_mail(row)
 
     def _compose(
         self,
@@ -136,12 +136,12 @@ class Writing(EmailPart):
         cc: str | None,
         bcc: str | None,
     ) -> Mail:
-        me, now = self._mailboxes.me(), self._mailboxes.context.clock.now()
+        me, now = self.me(), self.context.clock.now()
         sender = format_address(me["name"], me["email"])
         return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
 
     def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        files = self._mailboxes.context.files
+        files = self.context.files
         attachments: dict[str, bytes] = {}
         for path in paths:
             if not files.is_file(path):
@@ -153,20 +153,20 @@ class Writing(EmailPart):
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        boxes, me = self._mailboxes, self._mailboxes.my_id()
-        mail = boxes.check(mail)
-        places = boxes.places(mail, me)
+        me = self.my_id()
+        mail = self.check(mail)
+        places = self.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: the list of recipients (to) must not be empty")
         # Advance the clock only after all checks have passed.
-        mail = replace(mail, date=boxes.context.clock.tick())
-        copy = boxes.put(mail, "sent", me, places)[0]
-        if unknown := boxes.unknown_recipients(mail):
+        mail = replace(mail, date=self.context.clock.tick())
+        copy = self.put(mail, "sent", me, places)[0]
+        if unknown := self.unknown_recipients(mail):
             self._bounce(mail, unknown)
-        return show_mails(boxes, [copy])[0]
+        return self.show_mails([copy])[0]
 
     def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
-        boxes, me = self._mailboxes, self._mailboxes.me()
+        me = self.me()
         domain = me["email"].partition("@")[2]
         report = Mail(
             format_address("Mail Delivery System", f"mailer-daemon@{domain}"),
@@ -174,10 +174,9 @@ class Writing(EmailPart):
             _with_prefix("Undeliverable: ", mail.subject),
             "Your message was not delivered to these recipients, who have no mailbox:\n"
             + "\n".join(unknown),
-            boxes.context.clock.tick(),
-            in_reply_to=mail.message_id,
+            self.context.clock.tick(),
         )
-        boxes.put(boxes.check(report), "bounce", None, [(me["id"], "INBOX")])
+        self.put(self.check(report), "bounce", None, [(me["id"], "INBOX")])
 
 
 def _with_prefix(prefix: str, subject: str) -> str:

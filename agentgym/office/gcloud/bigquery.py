@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import PROJECT, listing
 from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
@@ -22,9 +21,7 @@ MAX_ROWS = 10_000  # see the tool's description
 QUERY_MS = 1000
 
 BIGQUERY_SCHEMA = """
-CREATE TABLE bigquery_jobs (
-    id TEXT PRIMARY KEY, kind TEXT, statement TEXT, effect TEXT, created TEXT, place INTEGER
-);
+CREATE TABLE bigquery_jobs (id TEXT PRIMARY KEY, statement TEXT);
 """
 
 
@@ -53,7 +50,10 @@ class BigQuery:
             kind = self._warehouse().check_statement(query)
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
         outcome = self._warehouse().run(query, max_results)
-        self._job("QUERY", outcome.kind, outcome.counts)
+        context = self._server.context
+        context.clock.tick()
+        job_id = f"job_{context.new_id('job')}"
+        self._server.store.insert("bigquery_jobs", id=job_id, statement=outcome.kind)
         return _response(outcome)
 
     @tool
@@ -113,18 +113,6 @@ class BigQuery:
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
-    def _job(self, kind: str, statement: str, counts: Mapping[str, int]) -> None:
-        context, store = self._server.context, self._server.store
-        store.insert(
-            "bigquery_jobs",
-            created=iso(context.clock.tick()),
-            id=f"job_{context.new_id('job')}",
-            kind=kind,
-            statement=statement,
-            effect=f" ({_effect(counts)})" if counts else "",
-            place=store.value("SELECT count(*) FROM bigquery_jobs"),
-        )
-
 
 def _head(total: int, milliseconds: int) -> str:
     return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
@@ -132,14 +120,11 @@ def _head(total: int, milliseconds: int) -> str:
 
 def _response(outcome: ConversionResult) -> str:
     if outcome.rows is None:
-        effect = outcome.message or (_effect(outcome.counts) if outcome.counts else outcome.kind)
+        counts = [f"{count} rows {action}" for action, count in outcome.counts.items()]
+        effect = outcome.message or ", ".join(counts) or outcome.kind
         return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
     rows, note = fit(outcome.rows)
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."
     return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_content(rows, indent=2)}"
-
-
-def _effect(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} rows {action}" for action, count in counts.items())

@@ -32,11 +32,6 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
     )
 
 
-def more(count: int) -> str:
-    """Return the last line of a truncated listing."""
-    return f"... ({count} more)"
-
-
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
     """Return a heading with the count, followed by the lines; without lines, return `empty`."""
     if not lines and empty:

@@ -6,7 +6,6 @@ any field, NOT, OR, AND (the default, with the lowest precedence), parentheses a
 
 from __future__ import annotations
 
-import functools
 import json
 import operator
 import re
@@ -57,7 +56,6 @@ _ORDERS: dict[str, Order] = {
 }
 
 
-@functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
     """Parse a filter; an empty filter matches every entry.
 

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from agentgym.office.context import iso
-from agentgym.office.gcloud.cloud import (
-    PROJECT,
-    check_name,
-    check_one_of,
-    check_range,
-    listing,
-    more,
-)
+from agentgym.office.gcloud.cloud import PROJECT, check_name, check_one_of, check_range, listing
 from agentgym.office.gcloud.log_filter import SEVERITIES, log_path, read_filter
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
@@ -29,8 +21,7 @@ _RETENTION = timedelta(days=30)
 _LOCATION = f"projects/{PROJECT}/locations/global/buckets/"
 
 LOGGING_SCHEMA = """
-CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, received TEXT, severity TEXT,
-    payload JSON);
+CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, severity TEXT, payload JSON);
 CREATE INDEX log_names ON log_entries(log);
 CREATE INDEX log_times ON log_entries(timestamp, id);
 """
@@ -53,11 +44,8 @@ class Logging(ServerState):
             message: Text, or an object to write a structured entry.
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
-        level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, self.tick())
-        with self.store.change():
-            self._add_entries([record])
-        return f"Wrote an entry to log {_short(record['log'])} with severity {level}"
+        record = self._write(log_name, message, severity, self.tick())
+        return f"Wrote an entry to log {_short(record['log'])} with severity {record['severity']}"
 
     @tool
     def logging_read_logs(
@@ -96,7 +84,7 @@ class Logging(ServerState):
         for row in entries:
             parts.append(_show_lines(row, shorten=is_list))
         if len(matches) > max_entries:
-            parts.append(more(len(matches) - max_entries))
+            parts.append(f"... ({len(matches) - max_entries} more)")
         return "\n\n".join(parts)
 
     @tool
@@ -123,28 +111,27 @@ class Logging(ServerState):
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
         """Write an entry to a log; the default time is now."""
-        moment = when or self.context.clock.now()
-        self.log_all(name, [(moment, severity, payload)])
-
-    def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
-        """Write (time, severity, payload) entries."""
-        records = []
-        for when, severity, payload in entries:
-            level = check_one_of("severity", severity, tuple(SEVERITIES))
-            records.append(_record(name, payload, level, iso(when)))
-        with self.store.change():
-            self._add_entries(records)
+        self._write(name, payload, severity, iso(when or self.context.clock.now()))
 
     def log_entries(self, name: str) -> list[Row]:
         """Return a log's entries in the API's format, oldest first."""
         rows = self.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
 
-    def _add_entries(self, records: Sequence[Row]) -> None:
-        start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
-        for k, record in enumerate(records):
-            record |= {"id": start + k, "insert_id": self.context.new_id("log entry")}
-        self.store.insert_all("log_entries", records)
+    def _write(self, log: str, payload: Payload, severity: str, when: str) -> Row:
+        level = check_one_of("severity", severity, tuple(SEVERITIES))
+        if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+            raise ToolError(f"limit exceeded: an entry may have at most {MAX_ENTRY_BYTES} bytes")
+        kind = "textPayload" if isinstance(payload, str) else "jsonPayload"
+        record: Row = {
+            "log": _log(log),
+            "timestamp": when,
+            "severity": level,
+            "payload": {kind: payload},
+            "insert_id": self.context.new_id("log entry"),
+        }
+        self.store.insert("log_entries", **record)
+        return record
 
     def _oldest(self) -> str:
         return iso(self.context.clock.now() - _RETENTION)
@@ -160,25 +147,12 @@ def _log(name: str) -> str:
     return log_path(name)
 
 
-def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
-        raise ToolError(f"limit exceeded: an entry may have at most {MAX_ENTRY_BYTES} bytes")
-    kind = "textPayload" if isinstance(payload, str) else "jsonPayload"
-    return {
-        "log": _log(log),
-        "timestamp": when,
-        "received": when,
-        "severity": severity,
-        "payload": {kind: payload},
-    }
-
-
 def _show(row: Row) -> Row:
     return {
         "logName": row["log"],
         "insertId": row["insert_id"],
         "timestamp": row["timestamp"],
-        "receiveTimestamp": row["received"],
+        "receiveTimestamp": row["timestamp"],
         "severity": row["severity"],
         "resource": {"type": "global", "labels": {"project_id": PROJECT}},
         **row["payload"],

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime
 
-from agentgym.office.context import iso
-from agentgym.office.gcloud.cloud import (
-    check_name,
-    check_range,
-    listing,
-    more,
-)
+from agentgym.office.gcloud.cloud import check_name, check_range, listing
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
 STORAGE_SCHEMA = """
 CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT);
-CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(name), name TEXT, generation INTEGER, created TEXT,
+CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(name), name TEXT, created TEXT,
     size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name));
 """
 
@@ -28,7 +21,7 @@ PAGE = 20  # as published
 # Names of multi-regions, dual-regions and regions.
 _LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
 # All columns except the data, which may be large.
-_PLAIN = "id, bucket, name, generation, created, size, md5"
+_PLAIN = "id, bucket, name, created, size, md5"
 # Cloud Storage rejects bucket names that resemble "google".
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
@@ -51,7 +44,8 @@ class Storage(ServerState):
             bucket_name: 3 to 63 characters: a-z, 0-9, _ and -.
             location: A region such as europe-west1, or US, EU or ASIA.
         """
-        self.add_bucket(bucket_name, location, created=self.context.clock.tick())
+        self.tick()
+        self.add_bucket(bucket_name, location)
         return f"Created bucket {bucket_name} in {self._bucket(bucket_name)['location']}"
 
     @tool
@@ -81,7 +75,7 @@ class Storage(ServerState):
         for name in names[:max_results]:
             lines.append(f"- {name}: {self._object(bucket_name, name)['size']} bytes")
         if len(names) > max_results:
-            lines.append(more(len(names) - max_results))
+            lines.append(f"... ({len(names) - max_results} more)")
         return "\n".join(lines)
 
     @tool
@@ -96,7 +90,8 @@ class Storage(ServerState):
             destination_blob_name: The name of the object.
         """
         data = self.context.files.read(source_file_path)
-        self.put_object(bucket_name, destination_blob_name, data, self.context.clock.tick())
+        self.tick()
+        self.put_object(bucket_name, destination_blob_name, data)
         return f"Uploaded {source_file_path} to {bucket_name}/{destination_blob_name}"
 
     @tool
@@ -116,8 +111,8 @@ class Storage(ServerState):
             generation: The version of the object; the live one by default.
         """
         _refuse_versions(generation)
-        row = self._object(bucket_name, source_blob_name)
-        path = self.context.files.write(destination_file_path, self._object_data(row))
+        data = self.read_object(bucket_name, source_blob_name)
+        path = self.context.files.write(destination_file_path, data)
         return f"Downloaded {bucket_name}/{source_blob_name} to {path}"
 
     @tool
@@ -137,10 +132,8 @@ class Storage(ServerState):
         self.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
 
-    def add_bucket(
-        self, name: str, location: str = "US", *, created: datetime | None = None
-    ) -> None:
-        """Add a bucket; the default creation time is now."""
+    def add_bucket(self, name: str, location: str = "US") -> None:
+        """Add a bucket."""
         check_name("bucket", name, _NAME, _NAME_RULE)
         place = location.upper()
         if not re.fullmatch(_LOCATION, place):
@@ -150,41 +143,25 @@ class Storage(ServerState):
             )
         if self.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
             raise ToolError(f"conflict: bucket {echo(name)} already exists")
-        self.store.insert(
-            "buckets",
-            name=name,
-            location=place,
-            created=iso(created or self.context.clock.now()),
-        )
+        self.store.insert("buckets", name=name, location=place, created=self.now())
 
     def buckets(self) -> list[str]:
         """Return all bucket names, sorted."""
         return [row["name"] for row in self.store.find("buckets", order="name")]
 
-    def put_object(
-        self,
-        bucket: str,
-        name: str,
-        data: bytes | str,
-        created: datetime | None = None,
-    ) -> None:
-        """Add an object; the default creation time is now."""
+    def put_object(self, bucket: str, name: str, data: bytes | str) -> None:
+        """Add or replace an object."""
         self._bucket(bucket)
         _check_object_name(name)
         if isinstance(data, str):
             data = data.encode()
-        moment = created or self.context.clock.now()
         key = {"bucket": bucket, "name": name}
-        sql = "SELECT generation FROM objects WHERE bucket = ? AND name = ?"
-        last = self.store.value(sql, bucket, name) or 0
         with self.store.change():
             self.store.delete("objects", **key)
             self.store.insert(
                 "objects",
                 **key,
-                # The time in microseconds or, if greater, the last generation plus one.
-                generation=max(last + 1, int(moment.timestamp()) * 1_000_000),
-                created=iso(moment),
+                created=self.now(),
                 size=len(data),
                 md5=hashlib.md5(data).hexdigest(),
                 data=data,
@@ -199,7 +176,9 @@ class Storage(ServerState):
 
     def read_object(self, bucket: str, name: str) -> bytes:
         """Return the data of an object."""
-        return self._object_data(self._object(bucket, name))
+        row = self._object(bucket, name)
+        data: bytes = self.store.value("SELECT data FROM objects WHERE id = ?", row["id"])
+        return data
 
     def _bucket(self, name: str) -> Row:
         bucket = self.store.row("SELECT * FROM buckets WHERE name = ?", name)
@@ -214,9 +193,6 @@ class Storage(ServerState):
         if row is None:
             raise ToolError(f"not found: there is no object {echo(name)} in bucket {echo(bucket)}")
         return row
-
-    def _object_data(self, row: Row) -> bytes:
-        return bytes(self.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
 
 def _check_object_name(name: str) -> None:

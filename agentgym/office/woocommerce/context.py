@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.office.server import page_of
 from agentgym.office.server_state import ServerState
-from agentgym.office.store import Row, Store
+from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
 _SLUG_CHARS = 180  # leaves room for a numeric suffix; WordPress allows 200 characters
@@ -19,16 +19,13 @@ MAX_WORDS = 50  # limited, because each word is compared with every record
 _MAX_OFFSET = 2**62  # SQLite integers have 64 bits
 _YEARS = range(1900, 9001)  # in these years, time zone conversion cannot overflow
 
-_DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
 
-
-class ShopContext(ServerState):
-    """A shop's records, settings and dates."""
+class ShopPart(ServerState):
+    """Base class for parts of the shop: records, settings and dates."""
 
     def setting(self, id: str) -> str:
         """Return the value of a setting."""
-        changed = self.session.get(id)
-        return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
+        return str(self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     def tick(self) -> str:
         """Advance the clock by one second and return the time."""
@@ -52,15 +49,6 @@ class ShopContext(ServerState):
         if not gmt or not offset:
             return gmt
         return (datetime.fromisoformat(gmt) + offset).isoformat()
-
-    def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return the fields in `always` and all fields that differ from `new`, with site times."""
-        defaults = {**new, **new["details"]}
-        shown = {}
-        for name, value in {**row, **row["details"]}.items():
-            if name in always or (name != "details" and value != defaults[name]):
-                shown[name] = self.site_time(value) if name in _DATES else value
-        return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
         """Convert a date (by default in site time) to GMT, using `name` in error messages."""
@@ -121,18 +109,7 @@ class ShopContext(ServerState):
 
     def column_values(self, table: str, column: str) -> set[Any]:
         """Return the distinct values of a column."""
-        return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
-
-
-class ShopPart:
-    """Base class for parts of the shop."""
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
-
-    @property
-    def _store(self) -> Store:
-        return self._shop.store
+        return {value for (value,) in self.store.tuples(f'SELECT "{column}" FROM "{table}"')}
 
 
 def stamp(moment: datetime) -> str:

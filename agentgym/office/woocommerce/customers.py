@@ -35,10 +35,10 @@ class Customers(ShopPart):
         Each record must contain `email`, and may contain `first_name`, `last_name` and `billing`.
         Raises ValueError for an unknown field, and ToolError for a missing or taken email address.
         """
-        emails = set(map(str.lower, self._shop.column_values("customers", "email")))
-        usernames = set(map(str.lower, self._shop.column_values("customers", "username")))
-        now, rows = self._shop.now(), []
-        for key, record in enumerate(records, self._shop.next_id("customers")):
+        emails = set(map(str.lower, self.column_values("customers", "email")))
+        usernames = set(map(str.lower, self.column_values("customers", "username")))
+        now, rows = self.now(), []
+        for key, record in enumerate(records, self.next_id("customers")):
             check_fields(record, _FIELDS)
             email = record.get("email", "").lower()
             if not email or email in emails:
@@ -57,19 +57,17 @@ class Customers(ShopPart):
                     "username": username,
                     "first_name": record.get("first_name", ""),
                     "last_name": record.get("last_name", ""),
-                    "role": "customer",
                     "date_created": now,
                     "date_modified": now,
                     "details": {"billing": billing, "shipping": {}},
-                    "meta_data": [],
                 }
             )
-        self._store.insert_all("customers", rows)
+        self.store.insert_all("customers", rows)
         return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
         """Return all customers, including the administrator, in the API's format, sorted by id."""
-        return self._show(self._shop.select_ids("customers", {}, "id"))
+        return self._show(self.select_ids("customers", {}, "id"))
 
     @tool
     def woo_customers_list(
@@ -99,7 +97,7 @@ class Customers(ShopPart):
             "role = ?": None if role == "all" else role,
         }
         by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # break ties by id
-        return self._show(self._shop.select_ids("customers", where, by, page, perPage))
+        return self._show(self.select_ids("customers", where, by, page, perPage))
 
     @tool
     def woo_customers_get(self, customerId: int) -> Row:
@@ -108,18 +106,18 @@ class Customers(ShopPart):
         Args:
             customerId: Customer.
         """
-        self._store.get("customers", customerId)
+        self.store.get("customers", customerId)
         return self._show([customerId])[0]
 
     def _show(self, ids: list[int]) -> list[Row]:
         customers = []
-        for row in self._shop.rows_by_id("customers", ids):
+        for row in self.rows_by_id("customers", ids):
             shown = pick_fields(row, _SHOWN)
             if row["username"] != row["email"].partition("@")[0].lower():  # not the default
                 shown["username"] = row["username"]
             shown["billing"] = given_fields(row["details"]["billing"])
             shown |= {"shipping": {}, "meta_data": []}
             for name in ("date_created", "date_modified"):
-                shown[name] = self._shop.site_time(row[name])
+                shown[name] = self.site_time(row[name])
             customers.append(shown)
         return customers

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import WithJsonSchema
 
 from agentgym.office.store import Row
-from agentgym.office.woocommerce.context import ShopPart, check_fields, in_address_order
-from agentgym.office.woocommerce.views import cents, show_orders
+from agentgym.office.woocommerce.context import (
+    ShopPart,
+    check_fields,
+    given_fields,
+    in_address_order,
+)
 from agentgym.text.tools import ToolError, echo, tool
 
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
@@ -27,9 +31,9 @@ _DATES = ("date_created", "date_paid", "date_completed")
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields with the same value in all orders.
-_NEW: Row = {"discount_total": 0, "shipping_total": 0, "meta_data": []}
 _TEXTS = dict.fromkeys(("payment_method", "payment_method_title", "transaction_id"), "")
 
+_ITEMS = "SELECT * FROM items WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
@@ -45,27 +49,24 @@ class Orders(ShopPart):
         `date_completed` (default: the creation date if the status requires a date). Raises
         ValueError for an unknown field or status, and ToolError for an unknown product or customer.
         """
-        currency = self._shop.setting("woocommerce_currency")
-        customers = {row["id"]: row for row in self._store.find("customers")}
+        currency = self.setting("woocommerce_currency")
+        customers = {row["id"]: row for row in self.store.find("customers")}
         orders: list[Row] = []
         items: list[Row] = []
-        item_ids = itertools.count(self._shop.next_id("items"))
-        for key, record in enumerate(records, self._shop.next_id("orders")):
+        for key, record in enumerate(records, self.next_id("orders")):
             order = {"id": key, "currency": currency, **self._order(record, customers)}
             lines = [self._line(line, order) for line in record.get("line_items", ())]
-            for line in lines:
-                line["id"] = next(item_ids)
             order["total"] = sum(line["total"] for line in lines)
             orders.append(order)
             items += lines
-        with self._store.change():
-            self._store.insert_all("orders", orders)
-            self._store.insert_all("items", items)
+        with self.store.change():
+            self.store.insert_all("orders", orders)
+            self.store.insert_all("items", items)
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
         """Return all orders, including trash, in the API's format, sorted by id."""
-        return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
+        return self._show(self.select_ids("orders", {}, "id"))
 
     @tool
     def woo_orders_list(
@@ -104,13 +105,13 @@ class Orders(ShopPart):
             _WITH_PRODUCT: product,
             "status IN (SELECT value FROM json_each(?))": statuses or None,
             "coalesce(customer_id, 0) = ?": customer,
-            "date_created > ?": self._shop.parse_date(dateAfter, "dateAfter"),
-            "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
+            "date_created > ?": self.parse_date(dateAfter, "dateAfter"),
+            "date_created < ?": self.parse_date(dateBefore, "dateBefore"),
         }
         by = f"id {order}"
         if orderby == "date":  # orders with the same date are sorted by id
             by = f"date_created {order}, id asc"
-        return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
+        return self._show(self.select_ids("orders", where, by, page, perPage))
 
     @tool
     def woo_orders_get(self, orderId: int) -> Row:
@@ -119,16 +120,24 @@ class Orders(ShopPart):
         Args:
             orderId: Order.
         """
-        self._store.get("orders", orderId)
-        return show_orders(self._shop, [orderId])[0]
+        self.store.get("orders", orderId)
+        return self._show([orderId])[0]
+
+    def _show(self, ids: list[int]) -> list[Row]:
+        items = self.rows_by_owner("order_id", _ITEMS, ids)
+        orders = []
+        for row in self.rows_by_id("orders", ids):
+            row |= {name: self.site_time(row[name]) for name in row if name.startswith("date_")}
+            orders.append(_show_order(row, items[row["id"]]))
+        return orders
 
     def _order(self, record: Mapping[str, Any], customers: Mapping[int, Row]) -> Row:
         check_fields(record, _FIELDS)
         status = record.get("status", "pending")
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
-        dates = {name: self._shop.date_of(record, name) for name in _DATES if record.get(name)}
-        created = dates.setdefault("date_created", self._shop.now())
+        dates = {name: self.date_of(record, name) for name in _DATES if record.get(name)}
+        created = dates.setdefault("date_created", self.now())
         if status in ("processing", "completed"):
             dates.setdefault("date_paid", created)
         if status == "completed":
@@ -142,7 +151,6 @@ class Orders(ShopPart):
             names = {name: customer[name] for name in ("first_name", "last_name", "email")}
             billing = {**names, **customer["details"]["billing"]}
         return {
-            **_NEW,
             "status": status,
             "customer_id": owner,
             **dict.fromkeys(_DATES),
@@ -159,14 +167,13 @@ class Orders(ShopPart):
 
     def _line(self, line: Mapping[str, Any], order: Row) -> Row:
         check_fields(line, ("product_id", "quantity"))
-        product, quantity = self._store.get("products", line["product_id"]), line["quantity"]
+        product, quantity = self.store.get("products", line["product_id"]), line["quantity"]
         if not 1 <= quantity <= _MAX_QUANTITY:
             raise ValueError(f"quantity must be between 1 and {_MAX_QUANTITY}, got {quantity!r}")
-        amount = cents(product["price"]) * quantity
+        amount = int(Decimal(product["price"] or "0") * 100) * quantity
         reduces_stock = order["booked"] and product["manage_stock"]
         return {
             "order_id": order["id"],
-            "type": "line_item",
             "name": product["name"],
             "product_id": product["id"],
             "quantity": quantity,
@@ -174,6 +181,51 @@ class Orders(ShopPart):
             "total": amount,
             # The quantity that the order has removed from the stock.
             "reduced": quantity if reduces_stock else 0,
-            "code": "",
-            "meta_data": [],
         }
+
+
+def _money(amount: int) -> str:
+    return f"{amount // 100}.{amount % 100:02d}"
+
+
+def _show_order(row: Row, items: list[Row]) -> Row:
+    given = {name: row[name] for name in ("date_paid", "date_completed") if row[name]}
+    given |= given_fields({"customer_note": row["details"]["customer_note"]})
+    if row["details"]["billing"]:
+        given["billing"] = given_fields(row["details"]["billing"])
+    # Taxes, shipping and discounts are disabled.
+    nothing = _money(0)
+    return {
+        "id": row["id"],
+        "number": str(row["id"]),
+        "status": row["status"],
+        "currency": row["currency"],
+        "date_created": row["date_created"],
+        "date_modified": row["date_modified"],
+        "subtotal": _money(row["total"]),
+        "discount_total": nothing,
+        "discount_tax": nothing,
+        "shipping_total": nothing,
+        "shipping_tax": nothing,
+        "cart_tax": nothing,
+        "total": _money(row["total"]),
+        "total_tax": nothing,
+        "customer_id": row["customer_id"] or 0,
+        **given,
+        "line_items": [_show_line(item) for item in items],
+        "tax_lines": [],
+        "shipping_lines": [],
+        "fee_lines": [],
+        "coupon_lines": [],
+        "refunds": [],
+    }
+
+
+def _show_line(item: Row) -> Row:
+    return {
+        "id": item["id"],
+        "name": item["name"],
+        "product_id": item["product_id"] or 0,
+        "quantity": item["quantity"],
+        "price": _money(item["total"] // item["quantity"]),
+    }

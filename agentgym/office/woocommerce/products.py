@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 
+from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import (
-    ShopContext,
     ShopPart,
     check_fields,
     merge_meta,
     pick_fields,
+    show_meta,
     slug_of,
     words,
     words_in,
@@ -26,13 +29,23 @@ from agentgym.office.woocommerce.shapes import (
     parse_amount,
     validate,
 )
-from agentgym.office.woocommerce.views import (
-    PRODUCT,
-    PRODUCT_DETAILS,
-    select_products,
-    show_products,
-)
 from agentgym.text.tools import ToolError, echo, tool
+
+# A new product's columns; `details` contains the fields that no query uses.
+PRODUCT: Row = json.loads(Path(__file__).with_name("new_product.json").read_text(encoding="utf-8"))
+PRODUCT_DETAILS: Row = PRODUCT["details"]
+
+# Other fields are shown only if they are set.
+_ALWAYS = (
+    "id", "name", "type", "status", "featured", "catalog_visibility", "price", "on_sale",
+    "stock_status", "date_created", "date_modified",
+)  # fmt: skip
+_DATES = ("date_created", "date_modified", "date_on_sale_from", "date_on_sale_to")
+
+_CATEGORIES = """SELECT l.product_id, t.id, t.name
+    FROM product_categories AS l JOIN categories AS t ON t.id = l.term_id
+    WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
+    ORDER BY t.name, t.id"""
 
 # Columns that callers may set.
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
@@ -68,8 +81,8 @@ _STOCKED = "(manage_stock AND status <> 'trash')"  # SQL condition for managed s
 class Products(ShopPart):
     """Products."""
 
-    def __init__(self, shop: ShopContext, categories: Categories) -> None:
-        super().__init__(shop)
+    def __init__(self, server: Server, categories: Categories) -> None:
+        super().__init__(server)
         self._categories = categories
 
     def add(self, name: str, **fields: Any) -> int:
@@ -80,12 +93,12 @@ class Products(ShopPart):
         """Add products and return the new ids, in order.
 
         Records have the REST API's fields, and may set `total_sales`. `date_created` is a datetime
-        (default: now), and `categories` are names or ids (new names are added). `stock_quantity`
+        (default: now), and `categories` are names (new names are added). `stock_quantity`
         enables stock management, and `meta_data` may be a mapping. Raises ValueError for an unknown
         field, and ToolError for an invalid value or a taken SKU.
         """
         products = []
-        with self._store.change():
+        with self.store.change():
             for each in records:
                 record = dict(each)
                 if "categories" in record:
@@ -98,12 +111,12 @@ class Products(ShopPart):
                 check_fields(record, (*ProductData.__annotations__, *_AUTHOR_FIELDS))
                 product = validate(ProductData, record, "record")
                 product |= pick_fields(record, _AUTHOR_FIELDS)
-                products.append({**product, "date_created": self._shop.date_of(record)})
+                products.append({**product, "date_created": self.date_of(record)})
             return self._insert(products)
 
     def all(self) -> list[Row]:
         """Return all products in the API's format, including those in the trash."""
-        return select_products(self._shop, {}, "id")
+        return self._select({}, "id")
 
     @tool
     def woo_products_list(
@@ -147,7 +160,7 @@ class Products(ShopPart):
             "status <> ?": "trash",
             "status = ?": status,
             _IN_TEXTS: words(search),
-            _IN_CATEGORY: _id_list(category, "category"),
+            _IN_CATEGORY: _id_list(category),
             "sku IN (SELECT value FROM json_each(?))": _split(sku),
             "featured = ?": featured,
             "on_sale = ?": onSale,
@@ -157,7 +170,7 @@ class Products(ShopPart):
         }
         # Products with the same date are sorted by id.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
-        return select_products(self._shop, where, by, page, perPage)
+        return self._select(where, by, page, perPage)
 
     @tool
     def woo_products_get(self, productId: int) -> Row:
@@ -166,8 +179,8 @@ class Products(ShopPart):
         Args:
             productId: Product.
         """
-        self._store.get("products", productId)
-        return show_products(self._shop, [productId])[0]
+        self.store.get("products", productId)
+        return self._show([productId])[0]
 
     @tool
     def woo_products_create(self, productData: NewProduct) -> Row:
@@ -177,8 +190,8 @@ class Products(ShopPart):
             productData: The product.
         """
         data = validate(ProductData, productData, "productData")
-        with self._store.change():
-            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
+        with self.store.change():
+            [new_id] = self._insert([{**data, "date_created": self.tick()}])
         return self.woo_products_get(new_id)
 
     @tool
@@ -190,17 +203,17 @@ class Products(ShopPart):
             productData: Fields to change, as for creating; lists replace the old ones, a null value removes an item of meta_data.
         """
         data = validate(ProductData, productData, "productData")
-        with self._store.change():
-            row = self._store.get("products", productId)
+        with self.store.change():
+            row = self.store.get("products", productId)
             sku, slug = data.get("sku"), data.get("slug")
             sql = "SELECT 1 FROM products WHERE sku = ? AND id <> ?"
-            if sku and self._store.value(sql, sku, productId):
+            if sku and self.store.value(sql, sku, productId):
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
             data["slug"] = row["slug"]
             if slug:
-                others = self._shop.column_values("products", "slug") - {row["slug"]}
+                others = self.column_values("products", "slug") - {row["slug"]}
                 data["slug"] = slug_of(slug, others)
-            self._store.update("products", **self._merge(row, data, self._shop.tick()))
+            self.store.update("products", **self._merge(row, data, self.tick()))
             self._categories.assign(productId, data)
         return self.woo_products_get(productId)
 
@@ -214,14 +227,14 @@ class Products(ShopPart):
         """
         shown = self.woo_products_get(productId)
         if force:
-            self._store.delete("products", id=productId)
+            self.store.delete("products", id=productId)
             return shown
         if shown["status"] == "trash":
             raise ToolError(
                 f"conflict: product {productId} is already in the trash; use force to delete it "
                 "permanently"
             )
-        self._store.update("products", productId, status="trash", date_modified=self._shop.tick())
+        self.store.update("products", productId, status="trash", date_modified=self.tick())
         return self.woo_products_get(productId)
 
     @tool
@@ -259,7 +272,7 @@ class Products(ShopPart):
             perPage: Items per page, at most 100.
             page: Page, from 1.
         """
-        return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
+        return self._select({f"{_STOCKED} = ?": 1}, "id", page, perPage)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -271,21 +284,46 @@ class Products(ShopPart):
         """
         low = f"""{_STOCKED} AND stock_quantity > 0
             AND stock_quantity <= coalesce(low_stock_amount, ?)"""
-        threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
-        return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
+        threshold = int(self.setting("woocommerce_notify_low_stock_amount"))
+        return self._select({low: threshold}, "stock_quantity, id", page, perPage)
+
+    def _select(
+        self, where: Mapping[str, Any], order: str, page: int | None = None, size: int = 100
+    ) -> list[Row]:
+        return self._show(self.select_ids("products", where, order, page, size))
+
+    def _show(self, ids: list[int]) -> list[Row]:
+        categories = self.rows_by_owner("product_id", _CATEGORIES, ids)
+        return [
+            self._show_one(row, categories[row["id"]]) for row in self.rows_by_id("products", ids)
+        ]
+
+    def _show_one(self, row: Row, categories: list[Row]) -> Row:
+        new = {**PRODUCT, **PRODUCT_DETAILS}
+        shown: Row = {}
+        for name, value in {**row, **row["details"]}.items():
+            if name in _ALWAYS or (name != "details" and value != new[name]):
+                shown[name] = self.site_time(value) if name in _DATES else value
+        if row["slug"] == slug_of(row["name"], set()):  # the default
+            del shown["slug"]
+        if categories:
+            shown["categories"] = categories
+        if "meta_data" in shown:
+            shown["meta_data"] = show_meta(shown["meta_data"])
+        return shown
 
     def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
         try:
-            with self._store.change():
+            with self.store.change():
                 return call(item)
         except ToolError as error:
             return {"error": str(error)}
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
-        slugs = self._shop.column_values("products", "slug")
-        skus = self._shop.column_values("products", "sku")
+        slugs = self.column_values("products", "slug")
+        skus = self.column_values("products", "sku")
         rows: list[Row] = []
-        for key, data in enumerate(records, self._shop.next_id("products")):
+        for key, data in enumerate(records, self.next_id("products")):
             sku = data.get("sku")
             if sku and sku in skus:
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
@@ -295,7 +333,7 @@ class Products(ShopPart):
             new = {**PRODUCT, "id": key, **pick_fields(data, _AUTHOR_FIELDS)}
             named = {**data, "name": name, "slug": slug}
             rows.append(self._merge(new, named, data["date_created"]))
-        self._store.insert_all("products", rows)
+        self.store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._categories.assign(row["id"], {"categories": [], **data})
         return [row["id"] for row in rows]
@@ -307,7 +345,7 @@ class Products(ShopPart):
         details = {**row["details"], **pick_fields(data, PRODUCT_DETAILS)}
         for name in ("date_on_sale_from", "date_on_sale_to"):
             if name in data:
-                details[name] = self._shop.parse_date(data[name], name)
+                details[name] = self.parse_date(data[name], name)
         if "dimensions" in data:
             details["dimensions"] = {**row["details"]["dimensions"], **data["dimensions"]}
         if not new["manage_stock"]:
@@ -317,7 +355,7 @@ class Products(ShopPart):
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
             new["stock_status"] = stock_status(new["stock_quantity"], new["backorders"])
-        new["on_sale"] = _is_on_sale(new, details, self._shop.now())
+        new["on_sale"] = _is_on_sale(new, details, self.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
@@ -349,14 +387,14 @@ def _split(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",")]
 
 
-def _id_list(text: str | None, name: str) -> list[int] | None:
+def _id_list(text: str | None) -> list[int] | None:
     parts = _split(text)
     if parts is None:
         return None
     # Numbers with 19 or more digits may exceed SQLite's integers.
     if not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
         raise ToolError(
-            f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
+            f"invalid argument: category must be ids separated by commas, got {echo(text)}"
         )
     return list(map(int, parts))
 

@@ -10,8 +10,9 @@ CREATE TABLE products (
 CREATE UNIQUE INDEX product_skus ON products(sku) WHERE sku <> '';
 CREATE INDEX products_by_date ON products(date_created, type, status);
 CREATE TABLE categories (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, parent INTEGER,
-  description TEXT, display TEXT, menu_order INTEGER, image JSON);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE,
+  parent INTEGER DEFAULT 0, description TEXT DEFAULT '', display TEXT DEFAULT 'default',
+  menu_order INTEGER DEFAULT 0, image JSON);
 CREATE TABLE tags (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, description TEXT);
 CREATE TABLE product_categories (
@@ -23,20 +24,23 @@ CREATE TABLE product_tags (
 CREATE INDEX products_of_category ON product_categories(term_id);
 CREATE TABLE customers (
   id INTEGER PRIMARY KEY AUTOINCREMENT, email TEXT COLLATE NOCASE UNIQUE,
-  username TEXT COLLATE NOCASE UNIQUE, first_name TEXT, last_name TEXT, role TEXT,
-  date_created TEXT, date_modified TEXT, details JSON, meta_data JSON);
+  username TEXT COLLATE NOCASE UNIQUE, first_name TEXT, last_name TEXT,
+  role TEXT DEFAULT 'customer', date_created TEXT, date_modified TEXT, details JSON,
+  meta_data JSON DEFAULT '[]');
 CREATE TABLE orders (
   id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT, currency TEXT,
   customer_id INTEGER REFERENCES customers(id), date_created TEXT, date_modified TEXT,
-  date_paid TEXT, date_completed TEXT, discount_total INTEGER, shipping_total INTEGER, total INTEGER,
-  booked BOOL, details JSON, meta_data JSON);
+  date_paid TEXT, date_completed TEXT, discount_total INTEGER DEFAULT 0,
+  shipping_total INTEGER DEFAULT 0, total INTEGER, booked BOOL, details JSON,
+  meta_data JSON DEFAULT '[]');
 CREATE INDEX orders_by_date ON orders(date_created, status);
 CREATE INDEX orders_of_customer ON orders(customer_id);
 CREATE TABLE items (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
-  type TEXT, name TEXT, product_id INTEGER REFERENCES products(id) ON DELETE SET NULL,
+  type TEXT DEFAULT 'line_item', name TEXT, product_id INTEGER REFERENCES products(id) ON DELETE SET NULL,
   quantity INTEGER,
-  subtotal INTEGER, total INTEGER, reduced INTEGER, code TEXT, meta_data JSON);
+  subtotal INTEGER, total INTEGER, reduced INTEGER, code TEXT DEFAULT '',
+  meta_data JSON DEFAULT '[]');
 CREATE INDEX items_of_order ON items(order_id);
 CREATE INDEX items_of_product ON items(product_id);
 -- Stays empty: the keys of instances count it.

@@ -8,7 +8,6 @@ from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories
-from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
@@ -54,12 +53,11 @@ class WooCommerce(Server):
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        shop = ShopContext(self)
-        self.categories = Categories(shop)
-        self.products = Products(shop, self.categories)
-        self.orders = Orders(shop)
-        self.customers = Customers(shop)
-        self.settings = Settings(shop)
+        self.categories = Categories(self)
+        self.products = Products(self, self.categories)
+        self.orders = Orders(self)
+        self.customers = Customers(self)
+        self.settings = Settings(self)
         self.parts = (
             self.products,
             self.categories,

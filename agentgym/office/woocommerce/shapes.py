@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -156,20 +155,17 @@ class TermData(TypedDict, total=False):
     image: ProductImage
 
 
-def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
+def validate(shape: Any, data: object, name: str) -> Row:
     """Return the settable fields of a record, or raise `ToolError`."""
     try:
         fields: Row = _adapter(shape).validate_python(data)
+        return fields
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         path = ".".join([name, *map(str, problem["loc"])])[:_ECHO_CHARS]
         raise ToolError(
             f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
         ) from None
-    for field in required:
-        if field not in fields:
-            raise ToolError(f"invalid argument: {name}.{field} is missing")
-    return fields
 
 
 def parse_amount(value: object, name: str) -> str:

@@ -16,7 +16,7 @@ from tests.office.test_sessions import prepared
 
 # The users and courses from recorded/canvas.txt.
 SAM, SUE, OSCAR = 4, 5, 6
-ALGEBRA, DRAFT = 1, 3
+ALGEBRA, CHAOS = 1, 3
 
 
 def busy() -> Canvas:
@@ -25,8 +25,8 @@ def busy() -> Canvas:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     question = {"question_text": "2 + 2?", "answers": [{"text": "4", "weight": 100}]}
     canvas.quizzes.add_questions(quiz, [question])
-    canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
-    canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
+    canvas.quizzes.add_quiz(CHAOS, "private-2 quiz")
+    canvas.discussions.add_announcement(CHAOS, "private-2 news", "x")
     canvas.assignments.add_submission(2, SAM, body="private-4")
     canvas.store.update("submissions", 1, body="private-5")
     school: Canvas = canvas

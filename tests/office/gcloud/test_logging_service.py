@@ -36,7 +36,7 @@ def cloud() -> GoogleCloud:
     ]
     for hour, (log, severity, payload) in enumerate(entries):
         when = START - timedelta(days=1) + timedelta(hours=hour)
-        made.logging.log_all(log, [(when, severity, payload)])
+        made.logging.log(log, payload, severity, when)
     return made
 
 
@@ -106,7 +106,8 @@ def test_random_filters_match_python() -> None:
 def test_a_long_listing_tells_what_it_leaves_out() -> None:
     cloud = GoogleCloud()
     times = [START - timedelta(seconds=k // 3) for k in range(30)]
-    cloud.logging.log_all("app", [(when, "INFO", f"{k} x") for k, when in enumerate(times)])
+    for k, when in enumerate(times):
+        cloud.logging.log("app", f"{k} x", "INFO", when)
     page = call(cloud, "logging_read_logs", max_entries=4)
     assert re.findall(r"^  (\d+) ", page, re.MULTILINE) == ["2", "1", "0", "5"]
     assert page.endswith("\n\n... (26 more)")
@@ -128,9 +129,9 @@ def test_entries_have_a_limit() -> None:
 
 def test_filling_scales_linearly() -> None:
     def fill(cloud: GoogleCloud, count: int) -> None:
-        cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
         cloud.storage.add_bucket("box")
         for k in range(count):
+            cloud.logging.log("app", {"n": k})
             cloud.storage.put_object("box", f"{k}.txt", f"{k}")
         assert (len(cloud.logging.log_entries("app")), len(cloud.storage.objects("box"))) == (
             count,

@@ -121,7 +121,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made",
         "own:google_cloud.objects.created": "when the report was uploaded",
-        "own:google_cloud.objects.generation": "how often the report was uploaded",
     }
     tokens_per_unit = 945.0
     text = text_of("prompts", "MachineOperating")
