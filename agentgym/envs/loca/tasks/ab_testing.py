@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
-from agentgym.envs.loca.draws import load_texts, pick, text_of
+from agentgym.envs.loca.draws import load_texts, pick, pick_by_share, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.files import Grid, as_name, read_table, read_tables
@@ -106,7 +106,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         hours = self.rng.permutation(size // count + (np.arange(count) < size % count))
         lengths = hours + self.rng.integers(0, hours // 3 + 1)
         clicks, views = self._counts(lengths)
-        verdict = str(self.rng.choice(list(VERDICTS), p=list(VERDICTS.values())))
+        verdict = pick_by_share(self.rng, VERDICTS)
         self._decide(verdict, clicks, views)
         tables = {}
         ends = np.cumsum(lengths)

@@ -216,7 +216,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             archives[archive] = _sources(files, root, letters)
             sources |= set(archives[archive].values())
             mails.append(_send_step(box, archive, root, name))
-        yield [*_merges(awards, sources), _list_step(archives)]
+        listed = write(
+            "Write down what belongs into each archive.",
+            "archives",
+            "write_file",
+            thing=f"file {LIST}",
+            same=("path",),
+            accepts=lambda arguments: json.loads(arguments["content"]) == archives,
+            path=LIST,
+            content=json.dumps(archives, indent=1),
+        )
+        yield [*_merges(awards, sources), listed]
         label = "Make the archives."
         yield write(
             label, "archives", "run_command", thing=OUTBOX, same=("command",), command=SCRIPT
@@ -321,19 +331,6 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
         else:
             sources[place] = f"/workspace/{FLAT}/{paper}"
     return sources
-
-
-def _list_step(archives: Mapping[str, Mapping[str, str]]) -> PlanStep:
-    return write(
-        "Write down what belongs into each archive.",
-        "archives",
-        "write_file",
-        thing=f"file {LIST}",
-        same=("path",),
-        accepts=lambda arguments: json.loads(arguments["content"]) == archives,
-        path=LIST,
-        content=json.dumps(archives, indent=1),
-    )
 
 
 def _send_step(to: str, archive: str, root: str, name: str) -> PlanStep:

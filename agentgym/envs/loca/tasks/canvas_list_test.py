@@ -152,7 +152,11 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             assignments = list(self._assignments(canvas, course_id, drawn, course, sure))
             titles = [title for title, _ in (*quizzes, *assignments)]
             posts, closed = self._posts(code, titles, notes, sure)
-            _announce(canvas, course_id, teacher, posts)
+            for j, post in enumerate(posts):
+                moment = START - timedelta(days=3 * (len(posts) - j))
+                canvas.discussions.add_announcement(
+                    course_id, post.title, post.text, posted_at=moment, author=teacher
+                )
             for kind, items in (("quizzes", quizzes), ("assignments", assignments)):
                 for title, row in items:
                     if row and title not in closed:
@@ -319,17 +323,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def published_failures(self) -> Iterator[str]:
         for kind, table in TABLES.items():
             yield from listing_failures(self.files, table.path, table.columns, self.truth[kind])
-
-
-def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
-    for k, post in enumerate(posts):
-        canvas.discussions.add_announcement(
-            course_id,
-            post.title,
-            post.text,
-            posted_at=START - timedelta(days=3 * (len(posts) - k)),
-            author=teacher,
-        )
 
 
 def _read_scores(text: str) -> dict[str, int]:

@@ -244,7 +244,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         sheets = yield from look_at_workbook(RESULT, form)
         records = as_records(header, rows)
         if sheets is None or any(_table_failures(sheets.get(form, []), header, records)):
-            yield from _report_steps(form, [header, *rows])
+            # Remove the empty sheet last, because a workbook needs at least one sheet.
+            step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
+            yield step(f"Make {RESULT}.", RESULT, "create_workbook")
+            label = f"Write the report into its sheet {form}."
+            table = {"sheet_name": form, "data": [header, *rows]}
+            yield step(label, RESULT, "write_data_to_excel", **table)
+            yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
         else:
             yield from remove_sheets(RESULT, sheets, form)
 
@@ -316,15 +322,6 @@ def _as_size(cell: object) -> Decimal:
     if (size := as_finite(cell)) <= 0:
         raise ValueError(f"must be greater than 0, got {cell!r}")
     return _exact(size)
-
-
-def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    # Remove the empty sheet last, because a workbook needs at least one sheet.
-    step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
-    yield step(f"Make {RESULT}.", RESULT, "create_workbook")
-    label = f"Write the report into its sheet {sheet}."
-    yield step(label, RESULT, "write_data_to_excel", sheet_name=sheet, data=table)
-    yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
 
 
 def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> list[Decimal]:

@@ -179,18 +179,18 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         titles = self.sheets.titles()
         before = self.truth["sheets"]
         new = [book for book in titles if book not in before]
-        result_books = [book for book in new if titles[book] == RESULT][:1]
+        result = next((book for book in new if titles[book] == RESULT), "")
         for book in new:
-            if book not in result_books:
+            if book != result:
                 yield f"the spreadsheet {titles[book]!r} should not be there"
-        if not result_books:
-            yield f"there is no spreadsheet titled {RESULT}"
-        table = self.sheets.values(result_books[0]) if result_books else [COLUMNS]
-        yield from _sheet_failures(table, self.truth["rows"])
-        for book in result_books:
-            for name in self.sheets.sheet_titles(book)[1:]:
-                if self.sheets.values(book, name):
+        if result:
+            yield from _sheet_failures(self.sheets.values(result), self.truth["rows"])
+            for name in self.sheets.sheet_titles(result)[1:]:
+                if self.sheets.values(result, name):
                     yield f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
+        else:
+            yield f"there is no spreadsheet titled {RESULT}"
+            yield from _sheet_failures([COLUMNS], self.truth["rows"])
         now = self._states()
         for book in before:
             if now[book] != before[book]:

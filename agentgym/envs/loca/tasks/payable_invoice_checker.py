@@ -197,7 +197,18 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.setdefault(invoice["mail"], []).append(name)
         for mail, files in sorted(unpaid.items()):
-            entries.append(_mail(self.outputs[3], mail, files, names))
+            entries.append(
+                write(
+                    f"Write to {mail}.",
+                    self.outputs[3],
+                    "send_email",
+                    same=("to",),
+                    accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
+                    to=mail,
+                    subject=SUBJECT,
+                    body="These invoices are not paid in full:\n\n" + "\n".join(files),
+                )
+            )
         yield entries
 
     def describe(self) -> Iterator[ToolCall]:
@@ -293,19 +304,6 @@ def _read_names(text: str) -> list[str]:
     return [line.removeprefix("[FILE] ") for line in lines]
 
 
-def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
-    return write(
-        f"Write to {to}.",
-        output,
-        "send_email",
-        same=("to",),
-        accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
-        to=to,
-        subject=SUBJECT,
-        body="These invoices are not paid in full:\n\n" + "\n".join(files),
-    )
-
-
 def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:
     to = mail.recipients[0]
     if not same_subject(mail, SUBJECT):
@@ -371,7 +369,14 @@ def _enter_rows(rows: Rows, outputs: Sequence[str]) -> Piece:
     the names of both tables and of the column comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
-    *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
+    known = read(
+        "Look which invoices were entered before.",
+        lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
+        "read_query",
+        query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+        f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
+    )
+    *columns, entered = yield [*map(_describe, TABLES), known]
     seen = yield from _look_at_tables(ids)
     step = functools.partial(write, thing="tables")
     removals, entries = [], []
@@ -401,16 +406,6 @@ def _describe(table: str) -> PlanStep:
         return [column["COLUMN_NAME"] for column in data_rows(text)]
 
     return read(f"Describe {table}.", learn, "describe_table", table_name=table)
-
-
-def _read_entered(ids: str) -> PlanStep:
-    return read(
-        "Look which invoices were entered before.",
-        lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
-        "read_query",
-        query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
-        f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
-    )
 
 
 def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Row | None]:
