@@ -11,7 +11,7 @@ from datetime import timedelta
 from statistics import fmean
 from typing import Any
 
-from agentgym.envs.loca.tasks.customer_rows import DATASET, FROM, TABLE
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import DATASET, FROM, TABLE
 from agentgym.envs.loca.writing.order_notes import read_amended
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email

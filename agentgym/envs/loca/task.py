@@ -37,10 +37,14 @@ from agentgym.envs.loca.protected_state import (
 )
 from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
+from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace, within
+from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.office import SERVERS, Office
 from agentgym.office.server import requirements
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.config import TokenCount
@@ -154,6 +158,22 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     @property
     def files(self) -> Workspace:
         return self.office.context.files
+
+    @property
+    def email(self) -> Email:
+        return self.office.get(Email)
+
+    @property
+    def cloud(self) -> GoogleCloud:
+        return self.office.get(GoogleCloud)
+
+    @property
+    def shop(self) -> WooCommerce:
+        return self.office.get(WooCommerce)
+
+    @property
+    def sheets(self) -> GoogleSheet:
+        return self.office.get(GoogleSheet)
 
     def draw(self, size: int) -> None:
         """Fill `self.office` and set `self.truth` for `size` units."""

@@ -22,7 +22,9 @@ from agentgym.text.validation import check_shape
 T = TypeVar("T")
 # Maps each required column to a conversion function that may raise ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Row: TypeAlias = Mapping[str, Any]  # a row or another JSON object
+Rows: TypeAlias = Sequence[Row]
+Grid: TypeAlias = Sequence[Sequence[Any]]  # the cells of a sheet
 
 
 def as_name(cell: object) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
-from agentgym.envs.loca.draws import pick, text_of
+from agentgym.envs.loca.draws import load_texts, pick, pick_by_share, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.published.files import as_name, read_table, read_tables
+from agentgym.envs.loca.published.files import Grid, as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import ab_testing_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import query_rows
@@ -31,7 +32,6 @@ from agentgym.envs.loca.service_checks import (
     storage_state,
 )
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 from agentgym.text.validation import check_int
@@ -45,6 +45,7 @@ OVERALL = "overall (total_store_views/total_clicks)"
 # Conversion rates may be rounded to two decimals.
 TABLE = CsvTable(RECORD, COLUMNS, dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
+OTHER_PAYLOAD = {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
 TYPES = {
     "time_window": "STRING",
     "A_clicks": "INT64",
@@ -54,14 +55,9 @@ TYPES = {
 }
 COUNTS = tuple(TYPES)[1:]
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
-TOPICS = (
-    "Baby Beauty Books Camping Cameras Coffee Computers Cycling Fashion Fishing Fitness Flowers Furniture Games Garden Gifts "
-    "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
-    "Sailing Shoes Software Spices Storage Tea Toys Watches"
-).split()
-# The first suffix is empty, so that some scenario names are prefixes of other names.
-_KINDS = "|_Basics|_Bundles|_Care|_Classics|_Clearance|_Gifts|_Kids|_New|_Premium|_Pro|_Repair"
-KINDS = tuple(_KINDS.split("|"))
+_WORDS = load_texts("words")["ABTesting"]
+TOPICS: Sequence[str] = _WORDS["topics"]
+KINDS: Sequence[str] = _WORDS["kinds"]
 # Probability of each verdict. Rounding the rates can hide a difference of one view.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion rate is a multiple of 1/50, so that an exact tie is possible.
@@ -72,7 +68,8 @@ _ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
 CHUNK = 2  # scenarios per step, few enough that the plan grows with the state
 
-Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Counts: TypeAlias = NDArray[np.int64]
+Rates: TypeAlias = tuple[Fraction, Fraction]  # the conversion rates of A and B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,39 +101,28 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     text = text_of("prompts", "ABTesting")
 
     def draw(self, size: int) -> None:
-        cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
         hours = self.rng.permutation(size // count + (np.arange(count) < size % count))
         lengths = hours + self.rng.integers(0, hours // 3 + 1)
         clicks, views = self._counts(lengths)
-        verdict = str(self.rng.choice(list(VERDICTS), p=list(VERDICTS.values())))
+        verdict = pick_by_share(self.rng, VERDICTS)
         self._decide(verdict, clicks, views)
-        rates = {}
+        tables = {}
         ends = np.cumsum(lengths)
         for k, (name, end) in enumerate(zip(names, ends, strict=True)):
             rows = slice(end - lengths[k], end)
-            table = self._rows(int(hours[k]), clicks[:, rows], views[:, rows])
-            cloud.bigquery.load(DATASET, f"ab_{name}", TYPES, table)
-            rates[name] = _rates(clicks[:, rows], views[:, rows])
-        rates[OVERALL] = _rates(clicks, views)
-        self._add_distractors(cloud, names)
+            tables[f"ab_{name}"] = self._rows(int(hours[k]), clicks[:, rows], views[:, rows])
+        rates = self._load_tables(tables)
+        self._add_distractors(names)
         examples = as_records(COLUMNS, [("scenario_name", "", ""), (OVERALL, "", "")])
         self.files.write(RECORD, write_csv(COLUMNS, examples))
-        self._set_truth(cloud, rates, verdict=verdict)
+        self._set_truth(rates, verdict=verdict)
 
     def _load(self, state: Path) -> None:
-        cloud = self.office.get(GoogleCloud)
         load_workspace(state, self.files, [RECORD])
         read_table(state / "agent_workspace" / RECORD, dict.fromkeys(COLUMNS, str))
-        rates = {}
-        total = np.zeros(4, dtype=np.int64)
-        for table, rows in read_tables(state, DATASET, TYPES).items():
-            cloud.bigquery.load(DATASET, table, TYPES, rows)
-            sums = np.array([row[1:] for row in rows], dtype=np.int64).sum(axis=0)
-            rates[table.removeprefix("ab_")] = _both_rates(sums)
-            total += sums
-        rates[OVERALL] = _both_rates(total)
+        rates = self._load_tables(read_tables(state, DATASET, TYPES))
         answer = state / "groundtruth_workspace" / "expected_ratio.csv"
         expected = read_table(answer, dict.fromkeys(COLUMNS, as_name))
         names = {row["scenario"].removeprefix("ab_") for row in expected}
@@ -144,19 +130,28 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             raise ValueError(
                 f"{answer} must contain the scenarios {sorted(rates)}, got {sorted(names)}"
             )
-        self._set_truth(cloud, rates, published=expected)
+        self._set_truth(rates, published=expected)
 
-    def _set_truth(
-        self, cloud: GoogleCloud, rates: Mapping[str, Sequence[Fraction]], **more: Any
-    ) -> None:
+    def _load_tables(self, tables: Mapping[str, Grid]) -> dict[str, Rates]:
+        rates = {}
+        total = np.zeros(4, dtype=np.int64)
+        for table, rows in tables.items():
+            self.cloud.bigquery.load(DATASET, table, TYPES, rows)
+            sums = np.array([row[1:] for row in rows], dtype=np.int64).sum(axis=0)
+            rates[table.removeprefix("ab_")] = _rates(sums)
+            total += sums
+        rates[OVERALL] = _rates(total)
+        return rates
+
+    def _set_truth(self, rates: Mapping[str, Rates], **more: Any) -> None:
         percents = [(name, float(100 * a), float(100 * b)) for name, (a, b) in rates.items()]
         self.truth = {
             "rows": as_records(COLUMNS, percents),
             "winner": "B" if rates[OVERALL][1] > rates[OVERALL][0] else "A",
             **more,
-            "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),
-            "storage": storage_state(cloud),
-            "entries": log_state(cloud),
+            "tables": bigquery_state(self.cloud, DATASET) | bigquery_state(self.cloud, f"{DATASET}_2024"),
+            "storage": storage_state(self.cloud),
+            "entries": log_state(self.cloud),
             "files": file_state(self.files),
         }  # fmt: skip
 
@@ -164,36 +159,26 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         # Draw data for which averaging the rates gives a wrong result.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
-        volume = np.where(
-            large, self.rng.integers(150, 400, size), self.rng.integers(20, 60, size)
-        ).repeat(lengths)
-        lean = (
-            int(self.rng.choice([-1, 1]))
-            * np.where(large, -0.5, 1.0)
-            * self.rng.uniform(0.005, 0.04, size)
-        )
+        many, few = self.rng.integers(150, 400, size), self.rng.integers(20, 60, size)
+        volume = np.where(large, many, few).repeat(lengths)
+        sign = int(self.rng.choice([-1, 1]))
+        lean = sign * np.where(large, -0.5, 1.0) * self.rng.uniform(0.005, 0.04, size)
         base = self.rng.uniform(0.70, 0.78, size)
         clicks = self.rng.integers(0, volume + 1, (2, len(volume)))
         clicks[:, self.rng.random(len(volume)) < _ZERO_RATE] = 0
         idle = self.rng.random(size) < _IDLE_RATE
         idle[0], idle[1:2] = False, idle[1:2] | (size > 4)
-        clicks[
-            self.rng.integers(0, 2, size).repeat(lengths), np.arange(len(volume))
-        ] *= ~idle.repeat(lengths)
+        version = self.rng.integers(0, 2, size).repeat(lengths)
+        clicks[version, np.arange(len(volume))] *= ~idle.repeat(lengths)
         clicks[:, 0] += PARTS
         rate = np.stack([base - lean / 2, base + lean / 2]).repeat(lengths, axis=1)
-        return clicks, np.rint(
-            clicks * np.clip(rate + self.rng.normal(0, 0.05, clicks.shape), 0.3, 0.95)
-        ).astype(np.int64)
+        rate = np.clip(rate + self.rng.normal(0, 0.05, clicks.shape), 0.3, 0.95)
+        return clicks, np.rint(clicks * rate).astype(np.int64)
 
     def _decide(self, verdict: str, clicks: Counts, views: Counts) -> None:
         for version in (0, 1):
-            _spread(
-                self.rng,
-                clicks[version],
-                np.where(clicks[version] > 0, 2**40, 0),
-                int(-clicks[version].sum() % PARTS),
-            )
+            most = np.where(clicks[version] > 0, 2**40, 0)
+            _spread(self.rng, clicks[version], most, int(-clicks[version].sum() % PARTS))
         parts = round(PARTS * float(views.sum() / clicks.sum()))
         for version, name in enumerate("AB"):
             more = 0
@@ -213,30 +198,25 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         self.rng.shuffle(rows)
         return rows
 
-    def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        cloud.bigquery.load(
-            DATASET,
-            "scenario_owners",
-            {"scenario": "STRING", "owner": "STRING"},
-            [(name, pick(self.rng, ["Ada", "Bo", "Chen"])) for name in names],
-        )
+    def _add_distractors(self, names: Sequence[str]) -> None:
+        load = self.cloud.bigquery.load
+        owners = [(name, pick(self.rng, ["Ada", "Bo", "Chen"])) for name in names]
+        load(DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners)
         for name in names[:3]:
-            for dataset, table in (
-                (DATASET, f"pilot_ab_{name}"),
-                (f"{DATASET}_2024", f"ab_{name}"),
-            ):
+            for dataset, kind in ((DATASET, "pilot_ab"), (f"{DATASET}_2024", "ab")):
                 counts = self.rng.integers(30, 90, (2, 4))
-                cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
+                rows = self._rows(4, counts, counts * 2 // 3)
+                load(dataset, f"{kind}_{name}", TYPES, rows)
         buckets = self.rng.permutation(["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"])
         for bucket in map(str, buckets[: 2 + self.whole(2)]):
-            cloud.storage.add_bucket(bucket)
-            cloud.storage.put_object(bucket, "banner.txt", f"Banner {self.whole(100, 999)}")
+            self.cloud.storage.add_bucket(bucket)
+            self.cloud.storage.put_object(bucket, "banner.txt", f"Banner {self.whole(100, 999)}")
         for _ in range(self.whole(1, 4)):
-            payload = PAYLOAD
-            if not self.happens(0.5):
-                payload = {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+            payload = OTHER_PAYLOAD
+            if self.happens(0.5):
+                payload = PAYLOAD
             age = timedelta(days=self.whole(12, 25), seconds=self.whole(9999))
-            cloud.logging.log(LOG, payload, "INFO", self.start - age)
+            self.cloud.logging.log(LOG, payload, "INFO", self.start - age)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -259,7 +239,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         for fact in facts:
             sums |= fact
         sums[OVERALL] = list(map(sum, zip(*sums.values(), strict=True)))
-        rates = {name: _both_rates(counts) for name, counts in sums.items()}
+        rates = {name: _rates(counts) for name, counts in sums.items()}
         percents = []
         for name, (a, b) in rates.items():
             percents.append((name, f"{float(100 * a):.2f}", f"{float(100 * b):.2f}"))
@@ -287,37 +267,36 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def describe(self) -> Iterable[ToolCall]:
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
-        for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
+        for table in self.cloud.bigquery.tables(DATASET):
             if table.startswith("ab_"):
-                yield ToolCall(
-                    "bigquery_run_query",
-                    {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
-                )
+                query = f"SELECT * FROM {DATASET}.{table}"
+                yield ToolCall("bigquery_run_query", {"query": query, "max_results": 10_000})
 
     def task_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["rows"])
-        won = self.truth["winner"] == "B"
-        if won and BUCKET not in cloud.storage.buckets():
-            yield f"there is no bucket {BUCKET}, although B won"
-        yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
-        yield from self._entry_failures(cloud, int(not won))
-        yield from bigquery_failures(cloud, self.truth["tables"])
+        allowed = []
+        if self.truth["winner"] == "B":
+            allowed.append(f"gs://{BUCKET}")
+            if BUCKET not in self.cloud.storage.buckets():
+                yield f"there is no bucket {BUCKET}, although B won"
+        yield from storage_failures(self.cloud, self.truth["storage"], allowed)
+        yield from self._entry_failures()
+        yield from bigquery_failures(self.cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
         verdict = {"bucket": BUCKET, "log": LOG, "payload": PAYLOAD, "overall": OVERALL}
-        cloud = self.office.get(GoogleCloud)
-        return ab_testing_failures(self.files, cloud, self.truth["published"], verdict)
+        return ab_testing_failures(self.files, self.cloud, self.truth["published"], verdict)
 
-    def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
-        entries = log_state(cloud)
+    def _entry_failures(self) -> Iterator[str]:
+        missing = self.truth["winner"] == "A"
+        entries = log_state(self.cloud)
         before = self.truth["entries"]
         if entries[: len(before)] != before:
             yield "an earlier log entry was removed"
             return
         for name, _, content in entries[len(before) :]:
             if missing and name == LOG and _payload(content) == PAYLOAD:
-                missing -= 1
+                missing = False
             else:
                 yield f"the entry {echo(content)} in {name} is wrong or a duplicate"
         if missing:
@@ -336,8 +315,7 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
     names = []
     for serial in map(int, serials):
         series, pair = divmod(serial, pairs)
-        topic, kind = divmod(pair, len(KINDS))
-        name = TOPICS[topic] + KINDS[kind]
+        name = TOPICS[pair // len(KINDS)] + KINDS[pair % len(KINDS)]
         if series:
             name += f"_{series + 1}"
         names.append(name)
@@ -352,13 +330,9 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
         more -= int(np.sign(more)) * len(places)
 
 
-def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    return _both_rates([clicks[0].sum(), views[0].sum(), clicks[1].sum(), views[1].sum()])
-
-
-def _both_rates(sums: Iterable[Any]) -> list[Fraction]:
+def _rates(sums: Iterable[Any]) -> Rates:
     clicks_a, views_a, clicks_b, views_b = map(int, sums)
-    return [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
+    return _rate(clicks_a, views_a), _rate(clicks_b, views_b)
 
 
 def _rate(clicks: int, views: int) -> Fraction:

@@ -20,13 +20,12 @@ from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write
 from agentgym.envs.loca.draws import people, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_table, read_tables
+from agentgym.envs.loca.published.files import Row, as_finite, as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import academic_warning_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 
 DATASET = "academic_warning"
@@ -87,7 +86,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         stayed = students[:size]
         left = students[size : size + 4]
         new = students[size + 4 :]
-        cloud = self.office.get(GoogleCloud)
         scores = {}
         for student, outcome in zip(stayed, self._outcomes(size), strict=True):
             scores[student[0]] = self._scores(outcome, exams)
@@ -100,22 +98,21 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             rows += self._random_rows(left, 40, 100)
             self.rng.shuffle(rows)
             table = f"scores_{2401 + 100 * (k // 12) + k % 12}"
-            cloud.bigquery.load(DATASET, table, TYPES, rows)
-        cloud.bigquery.load(
-            DATASET,
-            "class_teachers",
-            {"class_id": "STRING", "teacher": "STRING"},
-            list(zip(sorted(set(classes)), names, strict=False)),
-        )
+            self.cloud.bigquery.load(DATASET, table, TYPES, rows)
+        teachers = list(zip(sorted(set(classes)), names, strict=False))
+        types = {"class_id": "STRING", "teacher": "STRING"}
+        self.cloud.bigquery.load(DATASET, "class_teachers", types, teachers)
         latest = [(*student, scores[student[0]][1] / 10) for student in stayed]
         latest += self._random_rows(new, 20, 60)
         self.rng.shuffle(latest)
         self.files.write(LATEST, write_csv(tuple(TYPES), as_records(TYPES, latest)))
         for k, student in enumerate(left):
             text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
-            cloud.logging.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
+            self.cloud.logging.log(
+                LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k)
+            )
         drops = {student[:2]: _drop(*scores[student[0]]) for student in stayed}
-        self._set_truth(cloud, drops)
+        self._set_truth(drops)
 
     def _random_rows(
         self, students: Sequence[tuple[str, str, str]], low: int, high: int
@@ -123,12 +120,11 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         return [(*s, round(float(self.rng.uniform(low, high)), 1)) for s in students]
 
     def _load(self, state: Path) -> None:
-        cloud = self.office.get(GoogleCloud)
         load_workspace(state, self.files, [LATEST], RESULT)
         past: dict[str, list[int]] = {}
         students = {}
         for table, rows in read_tables(state, DATASET, TYPES).items():
-            cloud.bigquery.load(DATASET, table, TYPES, rows)
+            self.cloud.bigquery.load(DATASET, table, TYPES, rows)
             for student, name, _, score in rows:
                 past.setdefault(student, []).append(round(10 * score))
                 students[student] = name
@@ -144,11 +140,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             drops[student, row["name"]] = _drop(past[student], round(10 * row["score"]))
         answer = state / "groundtruth_workspace" / "expected_alerts.csv"
         expected = read_table(answer, {"student_id": as_name, "drop_ratio": as_finite})
-        self._set_truth(cloud, drops, published=expected, students=students)
+        self._set_truth(drops, published=expected, students=students)
 
-    def _set_truth(
-        self, cloud: GoogleCloud, drops: Mapping[tuple[str, str], Fraction], **more: Any
-    ) -> None:
+    def _set_truth(self, drops: Mapping[tuple[str, str], Fraction], **more: Any) -> None:
         bad, critical = [], {}
         for (student, name), drop in drops.items():
             if drop > WARNING:
@@ -158,8 +152,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         self.truth = {
             "bad": as_records(COLUMNS, bad),
             "critical": critical,
-            "entries": log_state(cloud),
-            "tables": bigquery_state(cloud, DATASET),
+            "entries": log_state(self.cloud),
+            "tables": bigquery_state(self.cloud, DATASET),
             "files": file_state(self.files),
             **more,
         }
@@ -213,9 +207,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "bigquery_run_query",
             query=TABLES,
         )
-        union = " UNION ALL ".join(
-            f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
-        )
+        parts = [f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables]
+        union = " UNION ALL ".join(parts)
         sums = "SUM(CAST(ROUND(score * 10) AS INT64)) AS total, COUNT(*) AS exams"
         past = yield read(
             "Sum the exams of each student.",
@@ -242,30 +235,29 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     def describe(self) -> Iterable[ToolCall]:
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_run_query", {"query": TABLES})
-        for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
-            yield ToolCall(
-                "bigquery_run_query",
-                {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
-            )
+        for table in self.cloud.bigquery.tables(DATASET):
+            query = f"SELECT * FROM {DATASET}.{table}"
+            yield ToolCall("bigquery_run_query", {"query": query, "max_results": 10_000})
 
     def task_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["bad"])
-        yield from self._entry_failures(cloud)
-        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from self._entry_failures()
+        yield from bigquery_failures(self.cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
         truth = self.truth
-        return academic_warning_failures(self.files, cloud, truth["published"], truth["students"])
+        return academic_warning_failures(
+            self.files, self.cloud, truth["published"], truth["students"]
+        )
 
-    def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
-        entries = log_state(cloud)
-        if entries[: len(self.truth["entries"])] != self.truth["entries"]:
+    def _entry_failures(self) -> Iterator[str]:
+        entries = log_state(self.cloud)
+        before = self.truth["entries"]
+        if entries[: len(before)] != before:
             yield "an earlier log entry was removed"
             return
         missing = dict(self.truth["critical"])
-        for name, severity, text in entries[len(self.truth["entries"]) :]:
+        for name, severity, text in entries[len(before) :]:
             student = next((s for s in missing if _is_entry(name, text, missing[s], s)), None)
             if student is not None and severity == "CRITICAL":
                 del missing[student]
@@ -276,22 +268,19 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
 
 def _log_step(student: str, name: str) -> PlanStep:
-    label = f"Log {name} ({student})."
-    accepts = partial(_reports, name=name, student=student)
-    message = f"{name} ({student}) fell by more than 45 %."
     return write(
-        label,
+        f"Log {name} ({student}).",
         LOG,
         "logging_write_log",
         same=("severity",),
-        accepts=accepts,
+        accepts=partial(_reports, name=name, student=student),
         log_name=LOG,
         severity="CRITICAL",
-        message=message,
+        message=f"{name} ({student}) fell by more than 45 %.",
     )
 
 
-def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
+def _reports(arguments: Row, name: str, student: str) -> bool:
     text = json.dumps(arguments["message"], ensure_ascii=False)
     return _is_entry(arguments["log_name"].rsplit("/", 1)[-1], text, name, student)
 

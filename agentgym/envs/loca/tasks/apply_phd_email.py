@@ -14,7 +14,7 @@ from pydantic import Field
 from agentgym.envs.loca.archives import read_archive
 from agentgym.envs.loca.checks import file_state, same_subject, set_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of, whole
-from agentgym.envs.loca.fragments import mail_of, read_folder
+from agentgym.envs.loca.fragments import Record, mail_of, read_folder
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.service_checks import mail_failures, mail_places
@@ -35,7 +35,6 @@ from agentgym.envs.loca.writing.applications import (
     members_of,
 )
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.text.tools import ToolError, echo
@@ -100,7 +99,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def draw(self, size: int) -> None:
         rng = self.rng
-        email = self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{whole(rng, 2019, 2024)}{whole(rng, 100_000):05}"
@@ -125,15 +123,15 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         for _ in range(-(-size // _OTHERS)):
             sender, subject, text = self._mails.news()
             mails.append(Mail(sender, ME, subject, text, self._moment()))
-        email.add_user(ME, "castillo-2025", name)
-        email.login_as(ME)
-        email.deliver(sorted(mails, key=lambda mail: mail.date))
+        self.email.add_user(ME, "castillo-2025", name)
+        self.email.login_as(ME)
+        self.email.deliver(sorted(mails, key=lambda mail: mail.date))
         self._remember(name, student)
         self.truth = {
             "wanted": expected,
             "root": root,
             "awards": awards,
-            "mails": mail_places(email.store),
+            "mails": mail_places(self.email.store),
             "files": file_state(self.files),
         }
 
@@ -218,7 +216,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             archives[archive] = _sources(files, root, letters)
             sources |= set(archives[archive].values())
             mails.append(_send_step(box, archive, root, name))
-        yield [*_merges(awards, sources), _list_step(archives)]
+        listed = write(
+            "Write down what belongs into each archive.",
+            "archives",
+            "write_file",
+            thing=f"file {LIST}",
+            same=("path",),
+            accepts=lambda arguments: json.loads(arguments["content"]) == archives,
+            path=LIST,
+            content=json.dumps(archives, indent=1),
+        )
+        yield [*_merges(awards, sources), listed]
         label = "Make the archives."
         yield write(
             label, "archives", "run_command", thing=OUTBOX, same=("command",), command=SCRIPT
@@ -226,9 +234,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield mails
 
     def task_failures(self) -> Iterator[str]:
-        email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
-        for mail in email.sent():
+        for mail in self.email.sent():
             recipient = ", ".join(mail.recipients)
             if recipient in missing:
                 for fault in self._wrong(mail, missing.pop(recipient)):
@@ -237,7 +244,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(recipient)}: not requested, or a duplicate"
         for recipient in missing:
             yield f"there is no mail to {recipient}"
-        yield from mail_failures(email.store, self.truth["mails"])
+        yield from mail_failures(self.email.store, self.truth["mails"])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
         name = f"{self.truth['root']}.zip"
@@ -248,15 +255,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         except ToolError as error:
             yield str(error)
             return
-        yield from set_failures(
-            "the archive", (path for path in files if not path.endswith("/")), list(expected)
-        )
-        folders = set()
-        for path in expected:
-            for slash in re.finditer("/", path):
-                folders.add(path[: slash.end()])
+        listed = [path for path in files if not path.endswith("/")]
+        yield from set_failures("the archive", listed, list(expected))
         for path in files:
-            if path[-1:] == "/" and path not in folders:
+            if path.endswith("/") and not any(file.startswith(path) for file in expected):
                 yield f"the archive: the folder {echo(path)} should not be there"
         for path, source in expected.items():
             if path in files and not self._same(files[path], source):
@@ -266,13 +268,13 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
-        awards = list(self.truth["awards"])
+        awards = self.truth["awards"]
         if source == NEWEST:
-            awards.reverse()
+            awards = awards[::-1]
         pages = []
+        for award in awards:
+            pages += _pages(files[f"/workspace/{FLAT}/{award}"])
         try:
-            for award in awards:
-                pages += _pages(files[f"/workspace/{FLAT}/{award}"])
             return _pages(data) == pages
         except ToolError:
             return False
@@ -288,9 +290,9 @@ def _pages(data: bytes) -> list[str]:
 
 def _read_person(text: str) -> tuple[str, str]:
     notes = " ".join(json.loads(text)["entities"][0]["observations"])
-    return re.findall(r"full name is ([^.]{1,200})\.", notes)[0], re.findall(
-        r"my student ID is (\d+)", notes
-    )[0]
+    name = re.findall(r"full name is ([^.]{1,200})\.", notes)
+    student = re.findall(r"my student ID is (\d+)", notes)
+    return name[0], student[0]
 
 
 def _read_paper(text: str) -> tuple[str, str]:
@@ -299,7 +301,7 @@ def _read_paper(text: str) -> tuple[str, str]:
     return f"{day:%Y-%m-%d}", author[0] if author else ""
 
 
-def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
+def _read_request(mail: Record) -> tuple[str, str, Layout | None] | None:
     if mail["subject"].startswith(AUTOMATIC):
         return None
     above = [(-1, "")]  # the depths and paths of the folders around the current line
@@ -331,19 +333,6 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
     return sources
 
 
-def _list_step(archives: Mapping[str, Mapping[str, str]]) -> PlanStep:
-    return write(
-        "Write down what belongs into each archive.",
-        "archives",
-        "write_file",
-        thing=f"file {LIST}",
-        same=("path",),
-        accepts=lambda arguments: json.loads(arguments["content"]) == archives,
-        path=LIST,
-        content=json.dumps(archives, indent=1),
-    )
-
-
 def _send_step(to: str, archive: str, root: str, name: str) -> PlanStep:
     body = "Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n"
     return write(
@@ -368,6 +357,5 @@ def _merges(awards: list[str], sources: set[str]) -> Iterator[PlanStep]:
         target = _merged(order)
         if target in sources:
             label = f"Merge the {order}."
-            yield write(
-                label, "archives", "merge_pdfs", thing=OUTBOX, pdf_paths=paths, output_path=target
-            )
+            merged: dict[str, Any] = {"pdf_paths": paths, "output_path": target}
+            yield write(label, "archives", "merge_pdfs", thing=OUTBOX, **merged)

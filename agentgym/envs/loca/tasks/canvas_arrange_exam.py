@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,15 @@ from agentgym.envs.loca.published.exams import (
     read_exam_post,
     schedule_failures,
 )
-from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_book, typed_rows
+from agentgym.envs.loca.published.files import (
+    Grid,
+    Row,
+    Rows,
+    as_finite,
+    as_name,
+    read_book,
+    typed_rows,
+)
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
@@ -59,7 +68,6 @@ from agentgym.envs.loca.writing.news import ANCHORS, course_news, idle_values, i
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.server import Email
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.world.config import Share
@@ -75,7 +83,6 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-THING = f"file {FILE}"
 # Number of announcements per course, excluding exam notices and the welcome message.
 POSTS = 3
 # Probability that a later notice changes an exam.
@@ -119,9 +126,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         canvas = self.office.get(Canvas)
-        email = self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
-        email.add_user(LOGIN, "kelly-2025", ME)
+        self.email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
         self._staff: list[tuple[int, str, str]] = []
         for k, name in enumerate(names):
@@ -138,9 +144,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 exams.append(exam)
             mails += letters
         mails += [self._news() for _ in range(2 * size + 4)]
-        email.deliver(sorted(mails, key=lambda mail: mail.date))
+        self.email.deliver(sorted(mails, key=lambda mail: mail.date))
         canvas.people.login_as(LOGIN)
-        email.login_as(LOGIN)
+        self.email.login_as(LOGIN)
         self.office.get(KnowledgeGraph).set_person(
             ME, [f"Her login to Canvas and mail is {LOGIN}.", "She is a student."]
         )
@@ -153,11 +159,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if read_book(path, SHEET)[SHEET] != [list(COLUMNS)]:
             raise ValueError(f"{path} must contain only the header in an unused state")
         canvas = self.office.get(Canvas)
-        email = self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
         # LOCA-bench uses the host's time zone.
-        mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
-        email.login_as(LOGIN)
+        mails = load_mail(state, self.email, LOGIN, latest=START - timedelta(hours=1))
+        self.email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
         table = next(iter(read_book(path).values())) or [COLUMNS]
         columns = {**dict.fromkeys(COLUMNS, as_name), DURATION: _as_count, CREDIT: _as_count}
@@ -183,15 +188,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[Record | None, list[Mail]]:
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
-        listed = {
-            "code": f"{course.code}-{section}",
-            "name": f"{course.name}-{section}",
-            "teacher": person,
-            "email": box,
-        }
-        course_id = canvas.courses.add_course(
-            listed["name"], listed["code"], teacher, students=[1], teacher_email=listed["email"]
-        )
+        code = f"{course.code}-{section}"
+        name = f"{course.name}-{section}"
+        listed = {"code": code, "name": name, "teacher": person, "email": box}
+        course_id = canvas.courses.add_course(name, code, teacher, students=[1], teacher_email=box)
         shares = {
             "Email": self.config.email_rate,
             "none": self.config.no_exam_rate,
@@ -221,7 +221,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             canvas.discussions.add_announcement(
                 course_id, title, text, posted_at=moment, author=teacher
             )
-        reference = listed["code"] if self.happens(0.6) else course.name
+        reference = code if self.happens(0.6) else course.name
         letters = self._letters(kind, reference, listed, notices)
         if kind in ("Email", "Announcement") and exam.held:
             row = _row(listed, credit, replace(exam, books=books), kind)
@@ -230,14 +230,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return None, letters
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
-        story = ExamStory(
-            self.rng,
-            setting,
-            self._timetable,
-            past=self.config.past_rate,
-            unknown=self.config.tbd_rate,
-            sure=sure,
-        )
+        rates = {"past": self.config.past_rate, "unknown": self.config.tbd_rate}
+        story = ExamStory(self.rng, setting, self._timetable, **rates, sure=sure)
         exam, first = story.first(exam)
         if self.rng.random() >= _CHANGE_RATE:
             return exam, [first]
@@ -276,7 +270,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
         places = sorted(self.whole(len(posts) + 1) for _ in notices)
-        posts = list(posts)
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
             posts.insert(place + count, (self._filler("title"), text))
         return posts
@@ -298,10 +291,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             text = self._exemption(reference, exempt)
             letters.append((text, self.whole(1, 8_000)))
         mails = []
-        for text, time in letters:
+        for text, minutes in letters:
             subject = self._filler("subject")
-            body = self._letter(text, course)
-            mails.append(self._mail(course["email"], subject, body, time))
+            greeting = self._filler("greeting", name=ME.partition(" ")[0])
+            closing = self._filler("closing")
+            body = f"{greeting}\n\n{text}\n\n{closing}\n{course['teacher']}"
+            mails.append(self._mail(course["email"], subject, body, minutes))
         return mails
 
     def _exemption(self, reference: str, exempt: bool) -> str:
@@ -320,10 +315,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _filler(self, kind: str, **values: Any) -> str:
         return fillers_book().write(kind, self.rng, **values)
 
-    def _letter(self, text: str, course: Mapping[str, str]) -> str:
-        greeting = self._filler("greeting", name=ME.partition(" ")[0])
-        return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
-
     def _news(self) -> Mail:
         sender, subject, text = inbox_news().draw(self.rng, self._idle)
         return self._mail(sender, subject, text, self.whole(1, 30_000))
@@ -336,9 +327,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         steps = []
         for each in courses:
             label = f"List the announcements of {each['code']}."
-            steps.append(
-                read(label, _read_posts, "canvas_list_announcements", course_id=each["id"])
-            )
+            course = {"course_id": each["id"]}
+            steps.append(read(label, _read_posts, "canvas_list_announcements", **course))
         lists = yield steps
         mails = yield from read_folder(_read_mail)
         by_course: dict[str, list[Said]] = {}
@@ -347,9 +337,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         rows = []
         for course, posts in zip(courses, lists, strict=True):
             name = course["name"].rpartition("-")[0]
-            names = (course["code"], name, mailed_course(name, course["email"]))
             letters: list[Said] = []
-            for each in names:
+            for each in (course["code"], name, mailed_course(name, course["email"])):
                 letters += by_course.get(each, ())
             row = _read_row(course, posts, letters)
             if row is not None and _ahead(row):
@@ -361,32 +350,25 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return
         data = [[row[name] for name in COLUMNS] for row in rows]
         start = "A2"  # the initial workbook already contains the header
+        step = functools.partial(write, thing=f"file {FILE}", filepath=FILE)
         if sheets is not None:
             data = [list(COLUMNS), *data]
             start = "A1"
-            yield write(f"Make {FILE} anew.", FILE, "create_workbook", thing=THING, filepath=FILE)
-        yield write(
-            f"Fill {FILE}.",
-            FILE,
-            "write_data_to_excel",
-            thing=THING,
-            filepath=FILE,
-            sheet_name=SHEET,
-            data=data,
-            start_cell=start,
-        )
+            yield step(f"Make {FILE} anew.", FILE, "create_workbook")
+        cells: Record = {"sheet_name": SHEET, "data": data, "start_cell": start}
+        yield step(f"Fill {FILE}.", FILE, "write_data_to_excel", **cells)
 
     def task_failures(self) -> Iterator[str]:
         table, failures = open_output(self.files, FILE, SHEET)
         yield from failures
         yield from _table_failures(table, self.truth["exams"])
-        yield from sent_failures(self.office.get(Email))
+        yield from sent_failures(self.email)
 
     def published_failures(self) -> Iterator[str]:
         return schedule_failures(self.files, FILE, self.truth["published"])
 
 
-def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
+def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Row]) -> None:
     """Raise ValueError if an email's course name and teacher do not match exactly one course."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
@@ -399,7 +381,7 @@ def _as_count(cell: Any) -> Any:
     return TBD if cell == TBD else int(as_finite(cell))
 
 
-def _table_failures(table: Sequence[Sequence[Any]], exams: Rows) -> Iterator[str]:
+def _table_failures(table: Grid, exams: Rows) -> Iterator[str]:
     yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 
@@ -438,28 +420,24 @@ CELLS: Mapping[str, Same] = {
 }
 
 
-def _begin(exam: Mapping[str, Any]) -> datetime:
+def _begin(exam: Row) -> datetime:
     return datetime.strptime(f"{exam[DATE]} {exam[TIME]} +0000", "%m/%d/%Y %H:%M %z")
 
 
-def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
+def _order(exam: Row) -> tuple[bool, str, str]:
     if exam[DATE] == TBD:
         return True, "", exam[CODE]
     return False, _begin(exam).isoformat(), exam[CODE]
 
 
-def _ahead(exam: Mapping[str, Any]) -> bool:
+def _ahead(exam: Row) -> bool:
     return exam[DATE] == TBD or _begin(exam) > START
 
 
 def _read_courses(text: str) -> list[Record]:
-    names = {
-        "code": "course_code",
-        "name": "name",
-        "teacher": "teacher_name",
-        "email": "teacher_email",
-    }
-    return [fields_of(course, "id", **names) for course in json.loads(text)]
+    names = {"code": "course_code", "name": "name"}
+    staff = {"teacher": "teacher_name", "email": "teacher_email"}
+    return [fields_of(course, "id", **names, **staff) for course in json.loads(text)]
 
 
 def _read_posts(text: str) -> list[Said]:
@@ -469,7 +447,7 @@ def _read_posts(text: str) -> list[Said]:
     return said
 
 
-def _read_mail(mail: Mapping[str, Any]) -> Record | None:
+def _read_mail(mail: Row) -> Record | None:
     said = read_exam_mail(mail["body"], mail["from"]) or read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
@@ -482,9 +460,7 @@ def _is_exempt(letters: Iterable[Said]) -> bool:
     return "exempt" in said
 
 
-def _read_row(
-    course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
-) -> Record | None:
+def _read_row(course: Row, posts: Sequence[Said], letters: Sequence[Said]) -> Record | None:
     exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
@@ -494,7 +470,7 @@ def _read_row(
     return _row(course, welcome["credits"]["number"], replace(exam, books=books), source)
 
 
-def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> Record:
+def _row(course: Row, credit: int, exam: Exam, source: str) -> Record:
     proctor = course["teacher"]
     mail = course["email"]
     if exam.proctor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,8 @@ EXAMPLE = {
     "description": "Hand in part 1.",
     "points_possible": 100,
 }
-TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
+QUIZ_ORDER = itemgetter("deadline", "course_code", "quiz_title")
+ASSIGNMENT_ORDER = itemgetter("deadline", "course_code", "assignment_title")
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
 
 
@@ -79,8 +80,8 @@ def _table(path: str, columns: Sequence[str], title: str) -> CsvTable:
 
 
 TABLES = {
-    "quizzes": _table(QUIZ_FILE, QUIZ, TITLES["quizzes"]),
-    "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
+    "quizzes": _table(QUIZ_FILE, QUIZ, "quiz_title"),
+    "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title"),
 }
 # Probabilities that a deadline has passed, and that a quiz or assignment is voluntary or dropped.
 _PAST_RATE, _VOLUNTARY_RATE, _DROP_RATE = 0.15, 0.2, 0.35
@@ -147,27 +148,28 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
             sure = k == open_course
-            work = {
-                "quizzes": list(self._quizzes(canvas, course_id, drawn, course, sure)),
-                "assignments": list(self._assignments(canvas, course_id, drawn, course, sure)),
-            }
-            titles = [title for title, _ in itertools.chain(*work.values())]
+            quizzes = list(self._quizzes(canvas, course_id, drawn, course, sure))
+            assignments = list(self._assignments(canvas, course_id, drawn, course, sure))
+            titles = [title for title, _ in (*quizzes, *assignments)]
             posts, closed = self._posts(code, titles, notes, sure)
-            _announce(canvas, course_id, teacher, posts)
-            for name, items in work.items():
+            for j, post in enumerate(posts):
+                moment = START - timedelta(days=3 * (len(posts) - j))
+                canvas.discussions.add_announcement(
+                    course_id, post.title, post.text, posted_at=moment, author=teacher
+                )
+            for kind, items in (("quizzes", quizzes), ("assignments", assignments)):
                 for title, row in items:
                     if row and title not in closed:
-                        self.truth[name].append(row)
+                        self.truth[kind].append(row)
         # A classmate submits everything, so submission counts reveal nothing.
         for assignment in canvas.store.find("assignments"):
-            canvas.assignments.add_submission(
-                assignment["id"], classmate, body=describe_submission(self.rng, 1)
-            )
+            text = describe_submission(self.rng, 1)
+            canvas.assignments.add_submission(assignment["id"], classmate, body=text)
         canvas.people.login_as(LOGIN)
         notes = [notes[0], *shuffled(self.rng, notes[1:])]
         self.office.get(KnowledgeGraph).set_person(ME, notes)
-        for name, title in TITLES.items():
-            self.truth[name].sort(key=lambda row, title=title: _order(row, title))
+        self.truth["quizzes"].sort(key=QUIZ_ORDER)
+        self.truth["assignments"].sort(key=ASSIGNMENT_ORDER)
         self._write_examples()
 
     def _write_examples(self) -> None:
@@ -197,20 +199,19 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     ) -> tuple[list[Post], set[str]]:
         threads, closed = draw_changes(self.rng, [] if sure else titles, _DROP_RATE)
         score = self.whole(70, 100)
-        need = None
-        if self.happens(self.config.exemption_rate):
+        has_policy = self.happens(self.config.exemption_rate)
+        if has_policy:
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
             # Half of the scores are at the threshold or one point below.
             score = pick(self.rng, [limit, limit - 1, score, score])
             if sure:
                 score = min(score, need - 1)
-        if need is not None or self.happens(0.5):
+            if score >= need:
+                closed = set(titles)
+        if has_policy or self.happens(0.5):
             notes.append(f"My entrance assessment of {code}: {score} points.")
-        posts = with_news(self.rng, merged(self.rng, threads), self._news())
-        if need is not None and score >= need:
-            closed = set(titles)
-        return posts, closed
+        return with_news(self.rng, merged(self.rng, threads), self._news()), closed
 
     def _news(self) -> Iterator[Post]:
         news = course_news()
@@ -249,22 +250,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
             voluntary = self._voluntary(sure)
+            about = describe_quiz(self.rng, drawn, k + 1, voluntary)
             quiz = canvas.quizzes.add_quiz(
-                course_id,
-                title,
-                description=describe_quiz(self.rng, drawn, k + 1, voluntary),
-                due_at=due,
-                **fields,
+                course_id, title, description=about, due_at=due, **fields
             )
             canvas.quizzes.add_questions(quiz, draw_questions(self.rng, drawn.code, count))
-            row = {
-                **course,
-                "quiz_title": title,
-                "number_of_questions": count,
-                **fields,
-                "deadline": due,
-            }
-            yield title, row if ahead and not voluntary else None
+            row = {"quiz_title": title, "number_of_questions": count, "deadline": due}
+            yield title, {**course, **row, **fields} if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
         return not sure and self.happens(_VOLUNTARY_RATE)
@@ -284,15 +276,11 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             )
             submitted = not sure and self.happens(self.config.submission_rate)
             if submitted:
-                canvas.assignments.add_submission(
-                    assignment,
-                    1,
-                    submitted_at=START - timedelta(days=self.whole(1, 6)),
-                    body=describe_submission(self.rng, k + 1),
-                )
+                moment = START - timedelta(days=self.whole(1, 6))
+                text = describe_submission(self.rng, k + 1)
+                canvas.assignments.add_submission(assignment, 1, submitted_at=moment, body=text)
             row = {
-                "course_code": course["course_code"],
-                "course_name": course["course_name"],
+                **fields_of(course, "course_code", "course_name"),
                 "assignment_title": title,
                 "description": about,
                 "deadline": due,
@@ -322,8 +310,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for each, state in zip(ahead, states, strict=True):
             if state == "unsubmitted":
                 assignments.append(each)
-        quizzes.sort(key=lambda row: _order(row, "quiz_title"))
-        assignments.sort(key=lambda row: _order(row, "assignment_title"))
+        quizzes.sort(key=QUIZ_ORDER)
+        assignments.sort(key=ASSIGNMENT_ORDER)
         steps = yield from settle_file(TABLES["quizzes"], quizzes)
         more = yield from settle_file(TABLES["assignments"], assignments)
         yield [*steps, *more]
@@ -335,21 +323,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def published_failures(self) -> Iterator[str]:
         for kind, table in TABLES.items():
             yield from listing_failures(self.files, table.path, table.columns, self.truth[kind])
-
-
-def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
-    for k, post in enumerate(posts):
-        canvas.discussions.add_announcement(
-            course_id,
-            post.title,
-            post.text,
-            posted_at=START - timedelta(days=3 * (len(posts) - k)),
-            author=teacher,
-        )
-
-
-def _order(row: Record, title: str) -> tuple[str, str, str]:
-    return row["deadline"], row["course_code"], row[title]
 
 
 def _read_scores(text: str) -> dict[str, int]:

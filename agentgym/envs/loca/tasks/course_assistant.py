@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,9 +15,10 @@ from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
 from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
-from agentgym.envs.loca.fragments import mail_of, read_folder
+from agentgym.envs.loca.fragments import Record, mail_of, read_folder
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.files import (
+    Row,
     as_name,
     read_book,
     read_json_lines,
@@ -31,7 +32,6 @@ from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
-from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import echo
@@ -48,16 +48,9 @@ ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED = "enrolled"
 WITHDRAWN = "withdrawn"
-RIGHT = (
-    "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
-    "nlp-presentation-{id}-{first}",
-)  # fmt: skip
-# Subjects of emails that are not submissions, some with IDs of unknown students.
-WRONG = (
-    "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
-    "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
-    "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
-)  # fmt: skip
+# Subjects of emails that are submissions, and of emails that are not.
+RIGHT: Sequence[str] = load_texts("words")["CourseAssistant"]["right"]
+WRONG: Sequence[str] = load_texts("words")["CourseAssistant"]["wrong"]
 FILES = ("slides.pdf", "presentation.pdf", "final_talk.pdf")
 OTHER_FILES = ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt")
 # Probability that a student without a submission has sent an email that resembles a submission.
@@ -127,28 +120,24 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students = self._students(size)
         sure = self.whole(size)  # this student always needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
-        mails, missing = [], {}
+        mails, submitted = [], set()
         for k, student in enumerate(students):
-            attempts = int(self.happens(_ATTEMPT_RATE))
-            attempts *= 1 + int(self.happens(0.2))
-            for _ in range(attempts):
+            attempts = self.happens(_ATTEMPT_RATE)
+            for _ in range(attempts * (1 + self.happens(0.2))):
                 mails.append(self._mail(student, students, counts=False))
-            submitted = k != sure and self.happens(self.config.submission_rate)
-            for _ in range(submitted * (1 + self.happens(0.15))):  # some students submit twice
+            submits = k != sure and self.happens(self.config.submission_rate)
+            for _ in range(submits * (1 + self.happens(0.15))):  # some students submit twice
                 mails.append(self._mail(student, students, counts=True))
-            if student.status == ENROLLED and not submitted:
-                missing[student.email] = [student.name, student.id]
+            if submits:
+                submitted.add(student.id)
         mails += [self._news() for _ in range(-(-size // _OTHERS))]
-        email = self.office.get(Email)
-        email.add_user(ME, PASSWORD, "Virginia Diaz")
-        email.add_users((student.email, "", student.name) for student in students)
-        email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
-        self.files.write(
-            ACCOUNT,
-            f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n",
-        )
+        self.email.add_user(ME, PASSWORD, "Virginia Diaz")
+        self.email.add_users((student.email, "", student.name) for student in students)
+        self.email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
+        account = f"Address: {ME}\nPassword: {PASSWORD}\n"
+        self.files.write(ACCOUNT, f"Mail account of the teaching assistant\n{account}")
         self.files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
-        self._set_truth(students, missing)
+        self.truth = self._facts(students, submitted)
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [ACCOUNT, ROSTER])
@@ -159,37 +148,33 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         table = read_book(path, SHEET)[SHEET]
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
-        email = self.office.get(Email)
         # LOCA-bench uses the host's time zone.
-        mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
+        mails = load_mail(state, self.email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]
         if sorted(subjects) != sorted(mail.subject for mail in mails):
             raise ValueError(f"{path} must contain the subjects in the INBOX of {ME}")
         submitted = {match[1] for match in map(_SUBJECT.match, subjects) if match}
-        missing = {}
-        for student in students:
-            if student.status == ENROLLED and student.id not in submitted:
-                missing[student.email] = [student.name, student.id]
-        unknown = missing.keys() - {user["email"] for user in email.users()}
+        self.truth = self._facts(students, submitted)
+        missing = self.truth["published"] = self.truth["missing"]
+        unknown = missing.keys() - {user["email"] for user in self.email.users()}
         if unknown:
             raise ValueError(f"{state}: users.json must contain the users {sorted(unknown)}")
         if any(mail.sender != ONE_SENDER for mail in mails):
             raise ValueError(f"{state}: emails.json must contain only emails from {ONE_SENDER}")
-        self._set_truth(students, missing, published=missing)
 
-    def _set_truth(
-        self, students: Sequence[Student], missing: Mapping[str, Sequence[str]], **more: Any
-    ) -> None:
-        email = self.office.get(Email)
-        self.truth = {
+    def _facts(self, students: Sequence[Student], submitted: Collection[str]) -> Record:
+        missing = {}
+        for student in students:
+            if student.status == ENROLLED and student.id not in submitted:
+                missing[student.email] = [student.name, student.id]
+        return {
             "missing": missing,
             "names": sorted({student.name for student in students}),
             "ids": {student.id for student in students},
-            "mails": mail_places(email.store),
-            "users": digest(email.store, "users"),
+            "mails": mail_places(self.email.store),
+            "users": digest(self.email.store, "users"),
             "files": file_state(self.files),
-            **more,
         }
 
     def _students(self, size: int) -> list[Student]:
@@ -207,11 +192,11 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         states = []
         for _ in names:
             states.append(WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED)
-        marks = self.rng.permutation(size)
+        marks = self.rng.permutation(size).tolist()
         students = []
-        for name, number, mark, state in zip(names, numbers, marks, states, strict=True):
-            email = address(name, int(mark) + 1, "mcp.com")
-            students.append(Student(name, f"2000{int(number):05}", email, state))
+        for name, number, mark, state in zip(names, numbers.tolist(), marks, states, strict=True):
+            email = address(name, mark + 1, "mcp.com")
+            students.append(Student(name, f"2000{number:05}", email, state))
         return students
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
@@ -260,7 +245,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _says(self, kind: str, other: str = "") -> str:
         return presentations_book().write(kind, self.rng, **self._values(other))
 
-    def _values(self, other: str) -> dict[str, Any]:
+    def _values(self, other: str) -> Record:
         return {
             "number": self.whole(13, 90),
             "few_number": self.whole(4, 13),
@@ -280,11 +265,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             "Log in to the mailbox.", lambda text: json.loads(text)["logged_in"], "login", **account
         )
         submitted = set((yield from read_folder(_read_submission)))
-        right = functools.partial(
-            _is_reminder,
-            ids={number for _, number, _ in students},
-            names={each[0] for each in students},
-        )
+        names = {name for name, _, _ in students}
+        ids = {number for _, number, _ in students}
+        right = functools.partial(_is_reminder, ids=ids, names=names)
         steps = []
         for name, number, email in students:
             if number in submitted:
@@ -305,9 +288,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         yield steps
 
     def task_failures(self) -> Iterator[str]:
-        email = self.office.get(Email)
         missing = dict(self.truth["missing"])
-        for mail in email.sent():
+        for mail in self.email.sent():
             people = mail.recipients
             failure = "unexpected or a duplicate"
             if len(people) == 1 and people[0] in missing:
@@ -318,12 +300,12 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 del missing[people[0]]
         for name, number in missing.values():
             yield f"there is no right mail to {name} ({number})"
-        yield from mail_failures(email.store, self.truth["mails"])
-        if digest(email.store, "users") != self.truth["users"]:
+        yield from mail_failures(self.email.store, self.truth["mails"])
+        if digest(self.email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
 
     def published_failures(self) -> Iterator[str]:
-        return reminder_failures(self.office.get(Email), self.truth["published"])
+        return reminder_failures(self.email, self.truth["published"])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         if addresses(mail.sender)[0][1].casefold() != ME:
@@ -331,31 +313,26 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return _text_fault(mail, student, self.truth["ids"], self.truth["names"])
 
 
-def _text_fault(
-    mail: Mail, student: Sequence[str], ids: Collection[str], names: Collection[str]
-) -> str:
+def _text_fault(mail: Mail, student: Sequence[str], ids: set[str], names: Collection[str]) -> str:
     if not same_subject(mail, SUBJECT):
         return "it has another subject"
     if mail.attachments or hides_text(mail):
         return "it has attachments, or text that is not shown"
-    parts = parts_of(mail)
-    if _ids(parts[0]) & set(ids) != {student[1]}:
-        return f"the text should have the ID {student[1]} and no other"
-    if _named(parts[0], names) != {student[0]}:
-        return f"the text should have the name {student[0]} and no other"
-    if any(_DENIAL.search(_CONDITION.sub("", part)) for part in parts):
+    name, number = student
+    shown, *rest = parts_of(mail)
+    if _ids(shown) & ids != {number}:
+        return f"the text should have the ID {number} and no other"
+    if _named(shown, names) != {name}:
+        return f"the text should have the name {name} and no other"
+    if any(_DENIAL.search(_CONDITION.sub("", part)) for part in (shown, *rest)):
         return "it says that nothing is missing"
-    plain = "\n".join(parts[1:])
-    others = (_ids(plain) & set(ids)) - {student[1]}
-    others |= _named(plain, names) - {student[0]}
-    if others:
+    plain = "\n".join(rest)
+    if (_ids(plain) & ids) - {number} or _named(plain, names) - {name}:
         return "the plain text beside the HTML names other students"
     return ""
 
 
-def _is_reminder(
-    arguments: Mapping[str, Any], ids: set[str], names: set[str], student: Sequence[str]
-) -> bool:
+def _is_reminder(arguments: Row, ids: set[str], names: set[str], student: Sequence[str]) -> bool:
     return not _text_fault(mail_of(arguments), student, ids, names)
 
 
@@ -388,7 +365,7 @@ def _read_roster(text: str) -> list[list[str]]:
     return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
-def _read_submission(mail: dict[str, Any]) -> str | None:
+def _read_submission(mail: Record) -> str | None:
     match = _SUBJECT.match(mail["subject"])
     if not match:
         return None

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
-from agentgym.envs.loca.draws import pick, shuffled, text_of
-from agentgym.envs.loca.fragments import as_records, look_at_workbook, remove_sheets
+from agentgym.envs.loca.checks import exact, file_state, number, open_output, table_failures
+from agentgym.envs.loca.draws import load_texts, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import Record, as_records, look_at_workbook, remove_sheets
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import (
+    Grid,
     Rows,
     as_finite,
     as_name,
@@ -45,25 +46,12 @@ SHEET = "Growth"
 YEAR = "Year"
 TOTAL = "Growth Rate %"
 NONE = "NA"
-KINDS = tuple(
-    (
-        "|Electric |Hybrid |Used |Premium |Budget |Smart |Portable |Industrial |Medical |Rental |"
-        "Green "
-    ).split("|")
-)
-GOODS = ("Cars|Vans|Trucks|Bikes|Trains|Phones|Tablets|Cameras|Printers|Servers|Sensors|Batteries|Pumps|Engines|Robots|Drones|"
-         "Lamps|Heaters|Fridges|Furniture|Toys|Shoes|Coats|Snacks|Drinks").split("|")  # fmt: skip
-PLACES = ("", " and Parts", " (Asia)", " (Europe)", " (Americas)")
-FIELDS = ("Mobility|Energy|Home|Office|Health|Leisure|Industry|Retail|Food|Fashion|Security|Education|Agriculture|Logistics|"
-          "Construction|Media|Travel|Finance|Research|Water").split("|")  # fmt: skip
-LINES = tuple(
-    (
-        "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
-    ).split("|")
-)
+WORDS = load_texts("words")["ExcelMarketResearch"]
 SCALES = {"mn": 1, "bn": 1000}  # values of the units, in millions
 BLOCK = 20  # cells per unit of size
 MAX_BLOCKS = 8_000  # limits years times categories
+# The market sizes of each year.
+Sizes: TypeAlias = Mapping[int, Sequence[Decimal]]
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
 _CHUNK = 80  # cells per read, few because each cell takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
@@ -112,10 +100,10 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def draw(self, size: int) -> None:
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
-        markets = list(map("".join, itertools.product(KINDS, GOODS, PLACES)))
-        names = self.rng.choice(markets, raw, replace=False).tolist()
-        categories = list(map("".join, itertools.product(FIELDS, LINES)))
-        own = self.rng.choice(categories, internal, replace=False).tolist()
+        markets = itertools.product(WORDS["kinds"], WORDS["goods"], WORDS["places"])
+        names = self.rng.choice(list(map("".join, markets)), raw, replace=False).tolist()
+        categories = itertools.product(WORDS["fields"], WORDS["lines"])
+        own = self.rng.choice(list(map("".join, categories)), internal, replace=False).tolist()
         target = self.whole(internal)
         weights = [_weights(self.rng, raw) for _ in own]
         weights[target] = _weights(self.rng, raw, mixed=True)
@@ -132,8 +120,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         for year, row in data.items():
             values[year] = [row[k] for k in used]
         used_names = [names[k] for k in used]
-        report = _expected_report(used_names, factors, values, (first, last))
-        self.truth = {**report, "files": file_state(self.files)}
+        self._set_truth(used_names, factors, values, (first, last))
 
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [DATA, FORMAT, REQUEST], RESULT)
@@ -151,7 +138,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         names, factors, values = _read_market(folder / DATA, target)
         if not set(range(first, last + 1)) <= values.keys():
             raise ValueError(f"{folder / DATA} must contain the years {first} to {last}")
-        report = _expected_report(names, factors, values, (first, last))
         metadata = read_json(answers / "metadata.json", TypeAdapter(_Metadata))
         weights = metadata.conversion_weights.get(metadata.target_category)
         if metadata.target_category != target or weights is None:
@@ -160,25 +146,33 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         expected = read_table(answer, dict.fromkeys(_header(weights), as_finite))
         if {row[YEAR] for row in expected} != set(range(first, last + 1)):
             raise ValueError(f"{answer} must contain the years {first} to {last}")
-        self.truth = {
-            **report,
-            "files": file_state(self.files),
-            "sheet": next(iter(read_book(folder / FORMAT))),
-            "published": expected,
-            "optional": [f"{name} %" for name, weight in weights.items() if not weight],
-        }
+        sheet = next(iter(read_book(folder / FORMAT)))
+        optional = [f"{name} %" for name, weight in weights.items() if not weight]
+        more = {"sheet": sheet, "published": expected, "optional": optional}
+        self._set_truth(names, factors, values, (first, last), **more)
+
+    def _set_truth(
+        self,
+        names: Sequence[str],
+        factors: Sequence[Decimal],
+        values: Sizes,
+        years: tuple[int, int],
+        **more: Any,
+    ) -> None:
+        columns = _header(names)
+        rows = as_records(columns, _report(factors, values, years))
+        files = file_state(self.files)
+        self.truth = {"columns": columns, "rows": rows, "files": files, **more}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
         config = self.config
         side = cells**0.5
-        years = config.num_years or max(
-            3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
-        )
+        years = config.num_years
+        if not years:
+            years = max(3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1)))
         internal = config.num_internal_categories or min(200, max(2, round(0.25 * side)))
-        raw = config.num_raw_categories or min(
-            1_000, max(1, round(cells / (years + internal + 2)) - 1)
-        )
-        return years, raw, internal
+        raw = min(1_000, max(1, round(cells / (years + internal + 2)) - 1))
+        return years, config.num_raw_categories or raw, internal
 
     def _write_request(
         self, own: Sequence[str], target: int, years: Sequence[int]
@@ -201,7 +195,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         names: Sequence[str],
         own: Sequence[str],
         weights: Sequence[Sequence[Decimal]],
-        data: Mapping[int, Sequence[Decimal]],
+        data: Sizes,
         units: Mapping[int, str],
     ) -> None:
         # The sheets RawData and Methodology have different column orders.
@@ -224,50 +218,39 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def plan(self) -> Plan:
         request = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
+        ranges = {"filepath": DATA, "include_ranges": True}
+        label = "Look at the size of the sheets."
         form, sizes = yield [
-            read(
-                "Look at the form.",
-                lambda text: read_metadata(text)["sheets"][0],
-                "get_workbook_metadata",
-                filepath=FORMAT,
-            ),
-            read(
-                "Look at the size of the sheets.",
-                _read_sizes,
-                "get_workbook_metadata",
-                filepath=DATA,
-                include_ranges=True,
-            ),
+            read("Look at the form.", _read_title, "get_workbook_metadata", filepath=FORMAT),
+            read(label, _read_sizes, "get_workbook_metadata", **ranges),
         ]
+        place = {"filepath": FORMAT, "sheet_name": form}
+        read_weights = functools.partial(_read_weights, target=request["target"])
         [last, heads, *parts] = yield [
-            read(
-                "Read the form.",
-                lambda text: cell_rows(text)[0][-1],
-                "read_data_from_excel",
-                filepath=FORMAT,
-                sheet_name=form,
-            ),
+            read("Read the form.", _read_last_head, "read_data_from_excel", **place),
             *_pieces(VALUES, 1, [1, sizes[VALUES][1]], lambda rows: rows[0]),
-            *_pieces(
-                WEIGHTS,
-                1,
-                sizes[WEIGHTS],
-                functools.partial(_read_weights, target=request["target"]),
-            ),
+            *_pieces(WEIGHTS, 1, sizes[WEIGHTS], read_weights),
         ]
         used, columns, factors = _used_columns(parts, heads)
         read_values = functools.partial(_read_values, columns=columns)
         pages = yield list(_pieces(VALUES, 2, sizes[VALUES], read_values))
         data = {}
         for year, *values in itertools.chain.from_iterable(pages):
-            data[year] = _with_sum(list(map(_exact, values)), factors)
+            data[year] = list(map(_exact, values))
         header = _header(used, last)
-        years = range(request["first"], request["last"] + 1)
-        rows = [[year, *_growth(data, year)] for year in years]
+        rows = []
+        for year, *cells in _report(factors, data, (request["first"], request["last"])):
+            rows.append([year, *map(_as_cell, cells)])
         sheets = yield from look_at_workbook(RESULT, form)
         records = as_records(header, rows)
         if sheets is None or any(_table_failures(sheets.get(form, []), header, records)):
-            yield from _report_steps(form, [header, *rows])
+            # Remove the empty sheet last, because a workbook needs at least one sheet.
+            step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
+            yield step(f"Make {RESULT}.", RESULT, "create_workbook")
+            label = f"Write the report into its sheet {form}."
+            table = {"sheet_name": form, "data": [header, *rows]}
+            yield step(label, RESULT, "write_data_to_excel", **table)
+            yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
         else:
             yield from remove_sheets(RESULT, sheets, form)
 
@@ -289,37 +272,29 @@ def _header(names: Iterable[str], total: str = TOTAL) -> list[str]:
     return [YEAR, *(f"{name} %" for name in names), total]
 
 
-def _expected_report(
-    names: Sequence[str],
-    factors: Sequence[Decimal],
-    values: Mapping[int, Sequence[Decimal]],
-    years: tuple[int, int],
-) -> dict[str, Any]:
-    columns = _header(names)
+def _report(factors: Sequence[Decimal], values: Sizes, years: tuple[int, int]) -> list[list[Any]]:
     rows = []
     for year in range(years[0], years[1] + 1):
-        sizes = []
-        for y in (year - 1, year):
-            if y in values:
-                sizes.append(_with_sum(values[y], factors))
-        growth = [NONE] * (len(columns) - 1)
-        if len(sizes) == 2:
+        growth = [NONE] * (len(factors) + 1)
+        if year - 1 in values:
+            sizes = [_with_sum(values[y], factors) for y in (year - 1, year)]
             growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
         rows.append([year, *growth])
-    return {"columns": columns, "rows": as_records(columns, rows)}
+    return rows
 
 
-def _read_market(
-    path: Path, target: str
-) -> tuple[list[str], list[Decimal], dict[int, list[Decimal]]]:
+def _as_cell(growth: str) -> str | float:
+    return growth if growth == NONE else float(growth)
+
+
+def _read_market(path: Path, target: str) -> tuple[list[str], list[Decimal], Sizes]:
     book = read_book(path, WEIGHTS, VALUES)
     heads = {}
     for head in book[VALUES][0][1:]:
         match = _HEAD.fullmatch(str(head))
         if not match:
-            raise ValueError(
-                f"{path}: {VALUES}: row 1: {head!r} must end with (mn USD) or (bn USD)"
-            )
+            place = f"{path}: {VALUES}: row 1"
+            raise ValueError(f"{place}: {head!r} must end with (mn USD) or (bn USD)")
         heads[match[1]] = match
     names = list(book[WEIGHTS][0][1:])
     columns = {PUBLISHED_CATEGORY: as_name, **dict.fromkeys(names, as_finite)}
@@ -347,15 +322,6 @@ def _as_size(cell: object) -> Decimal:
     if (size := as_finite(cell)) <= 0:
         raise ValueError(f"must be greater than 0, got {cell!r}")
     return _exact(size)
-
-
-def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    # Remove the empty sheet last, because a workbook needs at least one sheet.
-    step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
-    yield step(f"Make {RESULT}.", RESULT, "create_workbook")
-    label = f"Write the report into its sheet {sheet}."
-    yield step(label, RESULT, "write_data_to_excel", sheet_name=sheet, data=table)
-    yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
 
 
 def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> list[Decimal]:
@@ -391,7 +357,15 @@ def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
     return float(weight) if weight or rng.random() < 0.5 else None
 
 
-def _read_request(text: str) -> dict[str, Any]:
+def _read_title(text: str) -> str:
+    return str(read_metadata(text)["sheets"][0])
+
+
+def _read_last_head(text: str) -> Any:
+    return cell_rows(text)[0][-1]
+
+
+def _read_request(text: str) -> Record:
     match = _REQUEST.search(text)
     if not match:
         raise ValueError("the file must contain a request")
@@ -424,14 +398,14 @@ def _pieces(
         )
 
 
-def _read_values(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> list[list[Any]]:
+def _read_values(rows: Grid, columns: Sequence[int]) -> list[list[Any]]:
     values = []
     for row in rows:
         values.append([row[k] for k in columns])
     return values
 
 
-def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
+def _read_weights(rows: Grid, target: str) -> Record:
     names = rows[0][1:] if rows[0][0] in (CATEGORY, PUBLISHED_CATEGORY) else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
@@ -451,23 +425,12 @@ def _used_columns(parts: Rows, heads: Sequence[str]) -> tuple[list[str], list[in
     return used, columns, factors
 
 
-def _growth(data: Mapping[int, Sequence[Decimal]], year: int) -> list[Any]:
-    if year - 1 not in data:
-        return [NONE] * len(data[year])
-    pairs = zip(data[year - 1], data[year], strict=True)
-    return [float(round((new - old) / old * 100, 2)) for old, new in pairs]
-
-
 def _with_sum(values: Sequence[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:
     total = sum((factor * value for factor, value in zip(factors, values, strict=True)), Decimal(0))
     return [*values, total]
 
 
-def _table_failures(
-    table: Sequence[Sequence[Any]],
-    columns: Sequence[str],
-    rows: Rows,
-) -> Iterator[str]:
+def _table_failures(table: Grid, columns: Sequence[str], rows: Rows) -> Iterator[str]:
     cells = dict.fromkeys(columns, _same)
     yield from table_failures(RESULT, table, rows, cells, (YEAR,), ordered=True)
 
@@ -475,9 +438,6 @@ def _table_failures(
 def _same(actual: Any, expected: Any) -> bool:
     if expected == NONE:
         return exact(actual, NONE)
-    allowed = 0.0 if isinstance(expected, int) else 0.01
-    return (
-        isinstance(actual, (int, float))
-        and not isinstance(actual, bool)
-        and abs(actual - float(expected)) <= allowed + 1e-9
-    )
+    if isinstance(actual, str):  # numbers must not be stored as text
+        return False
+    return number(0.0 if isinstance(expected, int) else 0.01)(actual, expected)

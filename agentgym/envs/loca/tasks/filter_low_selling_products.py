@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -35,7 +36,7 @@ from agentgym.envs.loca.fragments import (
     settle_file,
 )
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import Rows, read_json
+from agentgym.envs.loca.published.files import Row, Rows, read_json
 from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -46,9 +47,7 @@ from agentgym.envs.loca.published.states import (
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
-from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import echo
 
 ME = "admin@woocommerce.local"
@@ -173,13 +172,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 product = {**drawn, **self._other(len(products) - len(slow_products))}
             self._add_note(product, role)
             products.append(product)
-        shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all(list(map(self._record, products)))
+        ids = self.shop.products.add_all(list(map(self._record, products)))
         rows = []
         for key, product, role in zip(ids, products, roles, strict=True):
             if role == "low":
-                prices = product["regular"], product["sale"]
-                rows.append(_row(key, product["name"], product["since"], *prices))
+                rows.append(_row(key, *itemgetter("name", "since", "regular", "sale")(product)))
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
         self._set_truth(rows, letters)
@@ -188,10 +185,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         load_workspace(state, self.files, [SUBSCRIBERS])
         path = state / "groundtruth_workspace" / "generation_metadata.json"
         metadata = read_json(path, TypeAdapter(_Metadata))
-        shop = self.office.get(WooCommerce)
         # Shift all dates, because product ages are relative to the generator's clock.
         products = read_products(state, self.start - metadata.timestamp.replace(tzinfo=UTC))
-        ids = shop.products.add_all(products)
+        ids = self.shop.products.add_all(products)
         rows = []
         for key, product in zip(ids, products, strict=True):
             if product["name"] in metadata.low_selling_products:
@@ -206,9 +202,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             )
         path = state / "agent_workspace" / SUBSCRIBERS
         people = read_json(path, TypeAdapter(_Subscribers)).subscriber_list
-        email = self.office.get(Email)
-        load_mail(state, email, ME, [person.email for person in people])
-        email.login_as(ME)
+        load_mail(state, self.email, ME, [person.email for person in people])
+        self.email.login_as(ME)
         entries, letters = [], {}
         for person in people:
             entries.append({**vars(person), "status": "active"})
@@ -216,22 +211,19 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
         self._set_truth(rows, letters, published=True)
 
-    def _set_truth(self, rows: list[Record], letters: Mapping[str, Any], **more: Any) -> None:
-        shop = self.office.get(WooCommerce)
+    def _set_truth(self, rows: list[Record], letters: Row, **more: Any) -> None:
         self.files.write(TEMPLATE, LETTER)
-        self.files.write(
-            "blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
-        )
-        self.files.write(
-            TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")])
-        )
+        news = "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
+        self.files.write("blog_template.md", news)
+        example = _row(1, "Example Product", "2024-01-31", "100.00", "87.50")
+        self.files.write(TABLE, write_csv(COLUMNS, [example]))
         self.truth = {
             "rows": sorted(rows, key=_order),
             "letters": letters,
-            "shop": _shop(shop),
-            "terms": _terms(shop),
-            "categories": shop.categories.all(),
-            "users": self.office.get(Email).users(),
+            "shop": self._shop_hash(),
+            "terms": self._terms(),
+            "categories": self.shop.categories.all(),
+            "users": self.email.users(),
             "files": file_state(self.files),
             **more,
         }
@@ -251,13 +243,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def _slow(self, before: Rows) -> Record:
         days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
         sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
-        product = {
-            "since": _day(days),
-            "sold": sold,
-            "state": {},
-            "excluded": False,
-            **self._prices(),
-        }
+        product = _product(days, sold, {}, excluded=False) | self._prices()
         if before and self.happens(_TIE_RATE):
             twin = pick(self.rng, before)
             product["since"] = twin["since"]
@@ -280,23 +266,17 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             (old, few, {"status": pick(self.rng, ["draft", "private"])}),
         ]
         kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
-        if others < 2 or self.happens(_BOUNDARY_RATE):
-            kind = others if others < 2 else self.whole(2)
+        if others < 2:
+            kind = others
+        elif self.happens(_BOUNDARY_RATE):
+            kind = self.whole(2)
         days, sold, state = kinds[kind]
         excluded = others >= 2 and self.happens(_EXCLUDED_RATE)
         if excluded:
-            days = old
-            sold = few
-            state = {}
-        return {
-            "since": _day(days),
-            "sold": sold,
-            "state": state,
-            "excluded": excluded,
-            **self._prices(),
-        }
+            days, sold, state = old, few, {}
+        return _product(days, sold, state, excluded) | self._prices()
 
-    def _record(self, product: Mapping[str, Any]) -> Record:
+    def _record(self, product: Row) -> Record:
         sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -316,9 +296,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
         entries: list[Record] = []
         letters = {}
-        email = self.office.get(Email)
-        email.add_user(ME, "admin-2025", "Shop Admin")
-        email.login_as(ME)
+        self.email.add_user(ME, "admin-2025", "Shop Admin")
+        self.email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
             if k and self.happens(0.08):
                 # One person has subscribed twice with different spellings of the same address.
@@ -327,12 +306,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 entries.append({**twice, "email": spelling})
                 continue
             mail = address(name, k + 1, DOMAIN)
-            active = not k or self.rng.random() >= _INACTIVE_RATE
-            email.add_user(mail, "", name)
-            status = "active" if active else "cancelled"
-            entries.append({"name": name, "email": mail, "status": status})
-            if active:
+            self.email.add_user(mail, "", name)
+            status = "cancelled"
+            if not k or self.rng.random() >= _INACTIVE_RATE:
+                status = "active"
                 letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
+            entries.append({"name": name, "email": mail, "status": status})
         shown = enumerate(shuffled(self.rng, entries), 1)
         records = [{**entry, "id": place} for place, entry in shown]
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
@@ -347,14 +326,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
         rows = sorted((_row(*fact) for fact in slow), key=_order)
-        outlet = yield look(
-            "categories",
-            f"Look for the category {OUTLET}.",
-            _find_outlet,
-            "woo_products_categories_list",
-            search=OUTLET,
-            perPage=100,
-        )
+        label, tool = f"Look for the category {OUTLET}.", "woo_products_categories_list"
+        outlet = yield look("categories", label, _find_outlet, tool, search=OUTLET, perPage=100)
         if not outlet:
             outlet = yield create(
                 "categories",
@@ -382,9 +355,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def published_failures(self) -> Iterator[str]:
         """Check LOCA-bench's own rule, which uses another name for the column Discounted Price."""
-        shop = self.office.get(WooCommerce)
-        email = self.office.get(Email)
-        return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
+        truth = self.truth
+        return outlet_failures(self.shop, self.email, self.files, truth["rows"], truth["letters"])
 
     def task_failures(self) -> Iterator[str]:
         yield from self._shop_failures()
@@ -395,9 +367,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return list(self._offers.failures(self.files, self.truth["rows"]))
 
     def _shop_failures(self) -> Iterator[str]:
-        shop = self.office.get(WooCommerce)
         truth = self.truth
-        added = {category["id"]: category for category in shop.categories.all()}
+        added = {category["id"]: category for category in self.shop.categories.all()}
         for category in truth["categories"]:
             if {**added.pop(category["id"], {}), "count": category["count"]} != category:
                 yield f"the category {category['name']!r} was changed"
@@ -409,29 +380,35 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         for key in added:
             if key != outlet:
                 yield f"the category {added[key]['name']!r} was added"
-        terms = _terms(shop)
+        terms = self._terms()
         expected = truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
         for product, categories in expected.items():
             if terms.get(product) != categories:
                 yield f"product {product} has the categories {terms.get(product)}, expected {categories}"
-        if _shop(shop) != truth["shop"]:
+        if self._shop_hash() != truth["shop"]:
             yield "something other than categories was changed in the shop"
 
+    def _shop_hash(self) -> str:
+        return digest(self.shop.store, "products", *PROTECTED, without=("date_modified",))
+
+    def _terms(self) -> dict[int, list[int]]:
+        terms: dict[int, list[int]] = {}
+        query = "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
+        for product, term in self.shop.store.tuples(query):
+            terms.setdefault(product, []).append(term)
+        return terms
+
     def _mail_failures(self) -> Iterator[str]:
-        email = self.office.get(Email)
         letters = self.truth["letters"]
-        mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
+        mails = [(", ".join(mail.recipients), mail) for mail in self.email.sent()]
         yield from set_failures("mails to", (to for to, _ in mails), list(letters))
-        checked: dict[bytes, list[str]] = {}  # all mails should have the same attachment
         for to, mail in mails:
             if to in letters:
-                yield from self._letter_failures(to, mail, checked)
-        if email.users() != self.truth["users"]:
+                yield from self._letter_failures(to, mail)
+        if self.email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
 
-    def _letter_failures(
-        self, to: str, mail: Mail, checked: dict[bytes, list[str]]
-    ) -> Iterator[str]:
+    def _letter_failures(self, to: str, mail: Mail) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
         if not same_subject(mail, subject) or not says(mail, body):
             yield f"the mail to {to} does not match the template"
@@ -439,12 +416,15 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, expected {echo([TABLE])}"
             return
         data = mail.attachments[TABLE]
-        if data not in checked:
-            copy = Workspace()
-            copy.write(TABLE, data)
-            checked[data] = list(self._offers.failures(copy, self.truth["rows"]))
-        if checked[data]:
-            yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
+        # All mails should have the same attachment.
+        failures = self.outlook.derive("attachment", data, lambda: self._copy_failures(data))
+        if failures:
+            yield f"the attachment of the mail to {to} is wrong: {failures[0]}"
+
+    def _copy_failures(self, data: bytes) -> list[str]:
+        copy = Workspace()
+        copy.write(TABLE, data)
+        return list(self._offers.failures(copy, self.truth["rows"]))
 
 
 def _row(key: int, name: str, since: str, regular: str, sale: str) -> Record:
@@ -454,31 +434,19 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> Record:
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 
 
+def _product(days: int, sold: int, state: Mapping[str, str], excluded: bool) -> Record:
+    since = (START.date() - timedelta(days=days)).isoformat()
+    return {"since": since, "sold": sold, "state": state, "excluded": excluded}
+
+
 def _double(price: str) -> str:
     return f"{2 * Decimal(price):.2f}" if price else ""
 
 
-def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
+def _order(row: Row) -> tuple[str, Decimal, str]:
     # Discount ratios are exact decimals, so rounding does not change the order.
     ratio = Decimal(row["Discount Ratio"].removesuffix("%"))
     return row["In Stock Since"], ratio, row["Product Name"]
-
-
-def _day(days: int) -> str:
-    return (START.date() - timedelta(days=days)).isoformat()
-
-
-def _terms(shop: WooCommerce) -> dict[int, list[int]]:
-    terms: dict[int, list[int]] = {}
-    for row in shop.store.rows(
-        "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
-    ):
-        terms.setdefault(row["product_id"], []).append(row["term_id"])
-    return terms
-
-
-def _shop(shop: WooCommerce) -> str:
-    return digest(shop.store, "products", *PROTECTED, without=("date_modified",))
 
 
 def _find_outlet(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, as_text, file_state, number
-from agentgym.envs.loca.draws import pick, shuffled, text_of
+from agentgym.envs.loca.draws import load_texts, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.published.files import (
@@ -38,7 +39,6 @@ from agentgym.envs.loca.service_checks import (
 )
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.workspace import Workspace
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.text.tools import ToolError
 from agentgym.world.config import Choice, Share
@@ -73,18 +73,8 @@ SENSORS = {
     "flow_rate": ("l/min", 2000, 12000),
 }
 
-KINDS = tuple(
-    (
-        "Assembly robot|Conveyor|Cooling unit|Drill press|Lathe|Milling machine|Packing line|"
-        "Press|Pump"
-    ).split("|")
-)
-BUCKETS = (
-    "iot_anomaly_report",
-    "iot_anomaly_reports_old",
-    "iot_reports",
-    "machine_anomaly_reports",
-)
+KINDS: Sequence[str] = load_texts("words")["MachineOperating"]["kinds"]
+BUCKETS: Sequence[str] = load_texts("words")["MachineOperating"]["buckets"]
 PAGE = 100  # readings per step, few enough that plans grow with the state
 Range: TypeAlias = tuple[int, int]
 Sensor: TypeAlias = tuple[str, str]  # a machine and a sensor type
@@ -126,7 +116,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     text = text_of("prompts", "MachineOperating")
 
     def draw(self, size: int) -> None:
-        cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
         sure = pick(self.rng, sensors)  # this sensor always has a range and an anomaly
@@ -137,24 +126,22 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         if size > 4:  # at least one sensor has no range
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
         rows = []
-        hours = min(8, 4 + size // 60)
+        hours = self.config.hours or min(8, 4 + size // 60)
         for sensor, limits in all_limits.items():
             for stamp, value in self._readings(limits, hours, sure=sensor == sure):
                 rows.append((stamp, *sensor, value / 100))
-        cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
-        self._add_distractors(cloud, rows)
+        self.cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
+        self._add_distractors(rows)
         self.files.write(BOOK, self._book(sensors, ranges))
         real = {sensor: (low / 100, high / 100) for sensor, (low, high) in ranges.items()}
-        self._set_truth(cloud, rows, real)
+        self._set_truth(rows, real)
 
     def _load(self, state: Path) -> None:
-        cloud = self.office.get(GoogleCloud)
         load_workspace(state, self.files, [BOOK], REPORT)
         tables = read_tables(state, DATASET, TYPES)
         if list(tables) != [TABLE]:
-            raise ValueError(
-                f"{state}: {DATASET} must contain only the table {TABLE}, got {list(tables)}"
-            )
+            found = list(tables)
+            raise ValueError(f"{state}: {DATASET} must contain only {TABLE}, got {found}")
         rows = []
         for place, (text, *row) in enumerate(tables[TABLE], 1):
             try:
@@ -162,50 +149,42 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             except ValueError as error:
                 raise ValueError(f"{state}: {TABLE}: row {place}: timestamp: {error}") from None
             rows.append((f"{moment:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000") + "+00", *row))
-        cloud.bigquery.load(DATASET, TABLE, TYPES, rows)
+        self.cloud.bigquery.load(DATASET, TABLE, TYPES, rows)
         names = ("machine_id", "sensor_type")
         columns = {**dict.fromkeys(names, as_name), "min_value": as_finite, "max_value": as_finite}
         book = state / "agent_workspace" / BOOK
         table = read_book(book, SHEET)[SHEET]
         ranges = {}
         for each in typed_rows(f"{book}: {SHEET}", table, columns, names):
-            limits = each["min_value"], each["max_value"]
-            ranges[each["machine_id"], each["sensor_type"]] = limits
+            machine, kind, *limits = each.values()
+            ranges[machine, kind] = tuple(limits)
         columns = {"timestamp": as_name, **dict.fromkeys(names, as_name), "reading": as_finite}
         expected = read_table(state / "groundtruth_workspace" / REPORT, columns)
-        self._set_truth(cloud, rows, ranges, published=expected)
+        self._set_truth(rows, ranges, published=expected)
 
     def _set_truth(
-        self,
-        cloud: GoogleCloud,
-        rows: Sequence[tuple[Any, ...]],
-        ranges: Mapping[Sensor, tuple[float, float]],
-        **more: Any,
+        self, rows: Sequence[tuple[Any, ...]], ranges: Mapping[Sensor, Sequence[float]], **more: Any
     ) -> None:
         anomalies = []
-        first = _stamp(FIRST)
-        last = _stamp(LAST)
         for stamp, machine, kind, value in rows:
-            limits = ranges.get((machine, kind))
-            if limits is None or not first <= stamp <= last or limits[0] <= value <= limits[1]:
-                continue
-            normal_range = " - ".join(map(as_text, limits))
-            anomalies.append((_moment(stamp), machine, kind, value, normal_range))
+            low, high = ranges.get((machine, kind), (-math.inf, math.inf))
+            if _stamp(FIRST) <= stamp <= _stamp(LAST) and not low <= value <= high:
+                normal_range = f"{as_text(low)} - {as_text(high)}"
+                anomalies.append((_moment(stamp), machine, kind, value, normal_range))
         self.truth = {
             "anomalies": as_records(COLUMNS, anomalies),
-            "tables": bigquery_state(cloud, DATASET),
-            "storage": storage_state(cloud),
+            "tables": bigquery_state(self.cloud, DATASET),
+            "storage": storage_state(self.cloud),
             "files": file_state(self.files),
             **more,
         }
 
     def _sensors(self, size: int) -> list[Sensor]:
         sensors: list[Sensor] = []
-        numbers = iter(1 + self.rng.permutation(size + 3))
-        while len(sensors) < size:
-            kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
-            machine = f"M{int(next(numbers)):03}"
-            sensors += [(machine, str(kind)) for kind in kinds]
+        for place in (1 + self.rng.permutation(size + 3)).tolist():
+            if len(sensors) < size:
+                kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
+                sensors += [(f"M{place:03}", kind) for kind in kinds.tolist()]
         return sensors[:size]
 
     def _range(self, kind: str) -> Range:
@@ -218,11 +197,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
         low, high = limits
         interval = self.config.interval_minutes
-        steps = 30 * (self.config.hours or hours) // interval
+        steps = 30 * hours // interval
         minutes = interval * np.arange(-steps, steps + 1)
-        values = np.clip(
-            np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high
-        ).astype(int)
+        values = self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))
+        values = np.clip(np.rint(values), low, high).astype(int)
         at_limit = self.rng.random(len(minutes)) < _LIMIT_RATE
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
@@ -242,11 +220,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.happens(0.5)]
             day = timedelta(days=int(self.rng.choice([-1, 1])))
             extra.append((NOON + day, self._out(limits)))
-        moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
         readings = []
-        for moment, value in (*zip(moments, values.tolist(), strict=True), *extra):
-            readings.append((_stamp(moment), value))
-        return readings
+        for minute, value in zip(minutes.tolist(), values.tolist(), strict=True):
+            readings.append((_stamp(NOON + timedelta(minutes=minute)), value))
+        return readings + [(_stamp(moment), value) for moment, value in extra]
 
     def _out(self, limits: Range) -> int:
         low, high = limits
@@ -269,10 +246,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return [0] * self.whole(2, 5)  # a failed sensor
 
     def _book(self, sensors: Sequence[Sensor], ranges: dict[Sensor, Range]) -> bytes:
-        machines: dict[str, str] = {}
-        for machine, _ in sensors:
-            if machine not in machines:
-                machines[machine] = pick(self.rng, KINDS)
+        machines = {}
+        for machine in dict.fromkeys(machine for machine, _ in sensors):
+            machines[machine] = pick(self.rng, KINDS)
         rows, old, summary = [], [], []
         for (machine, kind), (low, high) in sorted(ranges.items()):
             unit = SENSORS[kind][0]
@@ -290,22 +266,20 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             }
         )
 
-    def _add_distractors(
-        self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]
-    ) -> None:
+    def _add_distractors(self, rows: Sequence[tuple[str, str, str, float]]) -> None:
         some = []
-        for stamp, machine, kind, value in rows[:20]:
-            some.append((f"2024{stamp[4:]}", machine, kind, 2 * value))
-        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, some)
+        for stamp, *sensor, value in rows[:20]:
+            some.append((f"2024{stamp[4:]}", *sensor, 2 * value))
+        self.cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, some)
         text = ",".join(COLUMNS) + "\n"
-        for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
-            cloud.storage.add_bucket(bucket)
-            cloud.storage.put_object(bucket, REPORT, text)
+        for bucket in self.rng.choice(BUCKETS, 2, replace=False).tolist():
+            self.cloud.storage.add_bucket(bucket)
+            self.cloud.storage.put_object(bucket, REPORT, text)
         if self.happens(0.5):
-            cloud.storage.add_bucket(BUCKET, "EU")
-            cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
+            self.cloud.storage.add_bucket(BUCKET, "EU")
+            self.cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
             if self.happens(0.5):
-                cloud.storage.put_object(BUCKET, REPORT, text)
+                self.cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
         ranges = yield from _read_book()
@@ -354,13 +328,12 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             )
 
     def task_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
-            data = cloud.storage.read_object(BUCKET, REPORT)
-            uploaded = Workspace()
+            data = self.cloud.storage.read_object(BUCKET, REPORT)
             # Do not report the failures of an identical copy twice.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
+                uploaded = Workspace()
                 uploaded.write(REPORT, data)
                 for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):
                     yield f"gs://{BUCKET}: {failure}"
@@ -369,12 +342,11 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         allowed = [self.outputs[1]]
         if f"gs://{BUCKET}" not in self.truth["storage"]:
             allowed.append(f"gs://{BUCKET}")
-        yield from storage_failures(cloud, self.truth["storage"], allowed)
-        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from storage_failures(self.cloud, self.truth["storage"], allowed)
+        yield from bigquery_failures(self.cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
-        return machine_failures(cloud, BUCKET, self.truth["published"])
+        return machine_failures(self.cloud, BUCKET, self.truth["published"])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -397,7 +369,7 @@ def _same_range(actual: Any, expected: Any) -> bool:
     wanted = _RANGE.fullmatch(str(expected))
     if not limits or not wanted:
         return False
-    return all(number()(*pair) for pair in zip(limits.groups(), wanted.groups(), strict=True))
+    return number()(limits[1], wanted[1]) and number()(limits[2], wanted[2])
 
 
 ANOMALIES = CsvTable(
@@ -424,9 +396,8 @@ def _read_book() -> Generator[PlanStep | Sequence[PlanStep], Any, dict[str, list
         label = f"Read the ranges in rows {top} to {end}."
         area = {"sheet_name": SHEET, "start_cell": f"A{top}", "end_cell": f"F{end}"}
         steps.append(read(label, _read_ranges, "read_data_from_excel", filepath=BOOK, **area))
-    pages = yield steps
     ranges: dict[str, list[float]] = {}
-    for limits in pages:
+    for limits in (yield steps):
         ranges |= limits
     return ranges
 
@@ -434,33 +405,22 @@ def _read_book() -> Generator[PlanStep | Sequence[PlanStep], Any, dict[str, list
 def _look_at_upload(rows: Rows) -> Generator[PlanStep, Any, bool]:
     bucket = {"bucket_name": BUCKET}
     copy = "uploaded_report.csv"
-    is_listed = yield look(
-        "storage",
-        f"Look for the report in {BUCKET}.",
-        lambda text: f"\n- {REPORT}:" in text,
-        "storage_list_objects",
-        **bucket,
-        max_results=1_000,
-    )
-    if not is_listed:
+
+    def is_listed(text: str) -> bool:
+        return f"\n- {REPORT}:" in text
+
+    def is_right(text: str) -> bool:
+        return ANOMALIES.matches(text.removeprefix(f"{copy}:\n"), rows)
+
+    label, tool = f"Look for the report in {BUCKET}.", "storage_list_objects"
+    if not (yield look("storage", label, is_listed, tool, **bucket, max_results=1_000)):
         return False
-    yield look_on(
-        "storage",
-        "Download the report.",
-        lambda _: True,
-        "storage_download_file",
-        **bucket,
-        source_blob_name=REPORT,
-        destination_file_path=copy,
-    )
-    is_right: bool = yield look_on(
-        "storage",
-        "Look at the downloaded report.",
-        lambda text: ANOMALIES.matches(text.removeprefix(f"{copy}:\n"), rows),
-        "read_multiple_files",
-        paths=[copy],
-    )
-    return is_right
+    blob = {"source_blob_name": REPORT, "destination_file_path": copy}
+    label, tool = "Download the report.", "storage_download_file"
+    yield look_on("storage", label, lambda _: True, tool, **bucket, **blob)
+    label, tool = "Look at the downloaded report.", "read_multiple_files"
+    matches: bool = yield look_on("storage", label, is_right, tool, paths=[copy])
+    return matches
 
 
 def _read_ranges(text: str) -> dict[str, list[float]]:

@@ -16,16 +16,23 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, exact, hash_of, number, table_failures
-from agentgym.envs.loca.draws import shuffled, text_of, whole
-from agentgym.envs.loca.fragments import create, fields_of, over, settle_file
+from agentgym.envs.loca.draws import load_texts, shuffled, text_of, whole
+from agentgym.envs.loca.fragments import Record, create, fields_of, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_table, typed_rows
+from agentgym.envs.loca.published.files import (
+    Grid,
+    Row,
+    Rows,
+    as_finite,
+    as_name,
+    read_table,
+    typed_rows,
+)
 from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
-from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE = "NHL Regular 2024-2025"
 SHEET = "nhl-202425-asplayed_schedule"
@@ -39,18 +46,7 @@ CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
 TABLE = CsvTable(FILE, COLUMNS, CELLS, key=("Team",))
 KINDS = COLUMNS[1:5]
 CHUNK = 300  # rows per step, few enough that plans grow with the schedule
-TEAMS = (
-    "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
-    "Blackhawks|Colorado Avalanche|"
-    "Columbus Blue Jackets|Dallas Stars|Detroit Red Wings|Edmonton Oilers|Florida Panthers|Los "
-    "Angeles Kings|Minnesota Wild|"
-    "Montreal Canadiens|Nashville Predators|New Jersey Devils|New York Islanders|New York "
-    "Rangers|Ottawa Senators|"
-    "Philadelphia Flyers|Pittsburgh Penguins|San Jose Sharks|Seattle Kraken|St. Louis Blues|Tampa "
-    "Bay Lightning|"
-    "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
-    "Capitals|Winnipeg Jets"
-).split("|")
+TEAMS: Sequence[str] = load_texts("words")["NhlB2bAnalysis"]["teams"]
 _POSTPONED_RATE = 0.06  # share of games that were not played on the scheduled day
 # Day, visiting team, home team, and whether the game was played.
 Game = tuple[date, str, str, bool]
@@ -84,7 +80,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), _POSTPONED_RATE)
-        sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)
         books = [
             (SOURCE, SHEET, games),
@@ -92,7 +87,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             ("NHL Playoffs 2025", "bracket", older[:3]),
         ]
         for title, name, part in shuffled(self.rng, books):
-            sheets.add_spreadsheet(title, {name: [HEADER, *self._rows(part)]})
+            self.sheets.add_spreadsheet(title, {name: [HEADER, *self._rows(part)]})
         self._set_truth(games)
 
     def _load(self, state: Path) -> None:
@@ -101,7 +96,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         table = read_spreadsheet(state, SOURCE, SHEET)[SHEET]
         rows = typed_rows(f"{state}: cells.json", table, columns)
         games = [(row["Date"], row["Visitor"], row["Home"], True) for row in rows]
-        self.office.get(GoogleSheet).add_spreadsheet(SOURCE, {SHEET: table})
+        self.sheets.add_spreadsheet(SOURCE, {SHEET: table})
         counts = {"Team": as_name, **dict.fromkeys(COLUMNS[1:], as_finite)}
         answer = state / "groundtruth_workspace" / "standard_answer.csv"
         expected = read_table(answer, counts, ["Team"])
@@ -111,19 +106,17 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         self._set_truth(games, published=expected)
 
     def _set_truth(self, games: Sequence[Game], **more: Any) -> None:
-        sheets = self.office.get(GoogleSheet)
         self.truth = {
             "rows": _count(games),
-            "sheets": {book: _state(sheets, book) for book in sheets.titles()},
+            "sheets": self._states(),
             **more,
         }
 
     def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
         hours = self.rng.integers(12, 22, len(games)).tolist()
         scores = self.rng.integers(0, 8, (len(games), 2)).tolist()
-        for (day, visitor, home, played), hour, (away, own) in zip(
-            games, hours, scores, strict=True
-        ):
+        for game, hour, (away, own) in zip(games, hours, scores, strict=True):
+            day, visitor, home, played = game
             start = [day.isoformat(), f"{hour - 2}:00", f"{hour}:00", visitor]
             if played:
                 goals = own + (own == away)  # a played game has a winner
@@ -169,71 +162,69 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             )
             seen = {"id": spreadsheet, "sheet": "Sheet1", "table": []}
         data = over(seen["table"], table)
-        yield [
-            write(
-                "Write the counts into it.",
-                self.outputs[0],
-                "update_cells",
-                thing="spreadsheets",
-                spreadsheet_id=seen["id"],
-                sheet=seen["sheet"],
-                range=f"A1:{spot_name(len(data), len(data[0]))}",
-                data=data,
-            ),
-            *file,
-        ]
+        entry = write(
+            "Write the counts into it.",
+            self.outputs[0],
+            "update_cells",
+            thing="spreadsheets",
+            spreadsheet_id=seen["id"],
+            sheet=seen["sheet"],
+            range=f"A1:{spot_name(len(data), len(data[0]))}",
+            data=data,
+        )
+        yield [entry, *file]
 
     def task_failures(self) -> Iterator[str]:
         yield from TABLE.failures(self.files, self.truth["rows"])
-        sheets = self.office.get(GoogleSheet)
-        titles = sheets.titles()
+        titles = self.sheets.titles()
         before = self.truth["sheets"]
         new = [book for book in titles if book not in before]
-        result_books = [book for book in new if titles[book] == RESULT][:1]
+        result = next((book for book in new if titles[book] == RESULT), "")
         for book in new:
-            if book not in result_books:
+            if book != result:
                 yield f"the spreadsheet {titles[book]!r} should not be there"
-        if not result_books:
-            yield f"there is no spreadsheet titled {RESULT}"
-        table = sheets.values(result_books[0]) if result_books else [COLUMNS]
-        yield from _sheet_failures(table, self.truth["rows"])
-        for book in result_books:
-            for name in sheets.sheet_titles(book)[1:]:
-                if sheets.values(book, name):
+        if result:
+            yield from _sheet_failures(self.sheets.values(result), self.truth["rows"])
+            for name in self.sheets.sheet_titles(result)[1:]:
+                if self.sheets.values(result, name):
                     yield f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
+        else:
+            yield f"there is no spreadsheet titled {RESULT}"
+            yield from _sheet_failures([COLUMNS], self.truth["rows"])
+        now = self._states()
         for book in before:
-            if _state(sheets, book) != before[book]:
+            if now[book] != before[book]:
                 yield f"the spreadsheet {titles[book]!r} was changed"
 
+    def _states(self) -> dict[str, str]:
+        sql = (
+            "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
+            "spreadsheet = ? ORDER BY sheets.id, row"
+        )
+        rows = self.sheets.store.rows
+        return {book: hash_of(rows(sql, book)) for book in self.sheets.titles()}
+
     def published_failures(self) -> Iterator[str]:
-        sheets = self.office.get(GoogleSheet)
-        return nhl_failures(self.files, sheets, self.truth["published"])
+        return nhl_failures(self.files, self.sheets, self.truth["published"])
 
 
-def _sheet_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
+def _sheet_failures(table: Grid, rows: Rows) -> Iterator[str]:
     yield from table_failures(f"the spreadsheet {RESULT}", table, rows, CELLS, ("Team",))
 
 
-def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
-    ids = yield look(
-        "spreadsheets",
-        f"Look for the spreadsheet {RESULT}.",
-        lambda text: [book["id"] for book in json.loads(text) if book["title"] == RESULT],
-        "list_spreadsheets",
-    )
+def _look_at_result() -> Generator[PlanStep, Any, Row | None]:
+    def find(text: str) -> list[str]:
+        return [book["id"] for book in json.loads(text) if book["title"] == RESULT]
+
+    thing, label = "spreadsheets", f"Look for the spreadsheet {RESULT}."
+    ids = yield look(thing, label, find, "list_spreadsheets")
     if not ids:
         return None
     book = {"spreadsheet_id": ids[0]}
-    sheet = yield look_on(
-        "spreadsheets",
-        "Look for its first sheet.",
-        lambda text: json.loads(text)[0],
-        "list_sheets",
-        **book,
-    )
-    table = yield look_on(
-        "spreadsheets", "Look at its counts.", sheet_values, "get_sheet_data", **book, sheet=sheet
-    )
+    label = "Look for its first sheet."
+    sheet = yield look_on(thing, label, lambda text: json.loads(text)[0], "list_sheets", **book)
+    place = {**book, "sheet": sheet}
+    table = yield look_on(thing, "Look at its counts.", sheet_values, "get_sheet_data", **place)
     return {"id": ids[0], "sheet": sheet, "table": table}
 
 
@@ -260,7 +251,7 @@ def _teams(games: Sequence[Game]) -> list[str]:
     return sorted(set(chain.from_iterable(game[1:3] for game in games)))
 
 
-def _count(games: Sequence[Game]) -> list[dict[str, Any]]:
+def _count(games: Sequence[Game]) -> list[Record]:
     venues: dict[str, dict[date, str]] = {team: {} for team in _teams(games)}
     for day, visitor, home, was_played in games:
         if was_played:  # a postponed game does not count
@@ -282,14 +273,6 @@ def _count_texts(texts: tuple[str, ...]) -> Rows:
         day, visitor, home, played = text.split("|")
         games.append((date.fromisoformat(day), visitor, home, played == "yes"))
     return _count(games)
-
-
-def _state(sheets: GoogleSheet, book: str) -> str:
-    sql = (
-        "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
-        "spreadsheet = ? ORDER BY sheets.id, row"
-    )
-    return hash_of(sheets.store.rows(sql, book))
 
 
 def _read_games(text: str) -> list[str]:

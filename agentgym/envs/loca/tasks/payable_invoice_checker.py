@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from operator import itemgetter
@@ -15,42 +16,59 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
+    Same,
     file_state,
     hides_text,
+    identical,
+    loose,
+    number,
     parts_of,
     row_failures,
     same_subject,
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import as_records, mail_of
-from agentgym.envs.loca.plan import Plan, PlanStep, read, write
-from agentgym.envs.loca.published.files import Rows
+from agentgym.envs.loca.fragments import Record, as_records, mail_of
+from agentgym.envs.loca.plan import Piece, Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.published.files import Row, Rows
 from agentgym.envs.loca.published.invoices import invoice_failures, read_entries, read_invoices
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail
+from agentgym.envs.loca.results import data_rows
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.envs.loca.tasks.invoice_tables import (
-    CELLS,
-    COMMENT,
-    FLAG,
-    INVOICES,
-    PAYMENTS,
-    TABLES,
-    enter_rows,
-    form_of,
-    key_of,
-    records_of,
-)
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_invoice
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.server import Email
 from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
 ME = "walkera@mcp.com"
 FOLDER = "invoices"
 SUBJECT = "Process Outstanding Invoices"
+INVOICES = "PURCHASE_INVOICE.PUBLIC.INVOICES"
+PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+FLAG = "OUTSTANDING_FLAG"
+COMMENT = "0=Paid, 1=Outstanding"
+TABLES = {
+    INVOICES: {
+        "INVOICE_ID": "VARCHAR",
+        "SUPPLIER_NAME": "VARCHAR",
+        "INVOICE_AMOUNT": "NUMBER(12,2)",
+        "PURCHASER_EMAIL": "VARCHAR",
+        "INVOICE_DATE": "DATE",
+    },
+    PAYMENTS: {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", FLAG: "INTEGER"},
+}
+CELLS: Mapping[str, Mapping[str, Same]] = {
+    INVOICES: {
+        "INVOICE_ID": identical,
+        "SUPPLIER_NAME": identical,
+        "INVOICE_AMOUNT": number(0.001),
+        "PURCHASER_EMAIL": loose,
+        "INVOICE_DATE": identical,
+    },
+    PAYMENTS: {"INVOICE_ID": identical, "PAYMENT_AMOUNT": number(0.001), FLAG: number()},
+}
 # Probabilities that an invoice is paid in full, and that the invoice is already in the tables.
 _PAID_RATE, _ENTERED_RATE = 0.7, 0.1
 
@@ -108,19 +126,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rows += [_row(invoices[k]) for k in entered]
         rows = shuffled(self.rng, rows)
         snowflake = self.office.get(Snowflake)
-        email = self.office.get(Email)
         self._load_table(INVOICES, rows)
         self._load_table(PAYMENTS, shuffled(self.rng, rows))
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
         comment = pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
         snowflake.set_comment(PAYMENTS, FLAG, comment)
-        email.add_users(
-            [
-                (ME, "walker-2025", "Anthony Walker"),
-                *((mail, "", name) for mail, name in buyers.items()),
-            ]
-        )
-        email.login_as(ME)
+        users = [(mail, "", name) for mail, name in buyers.items()]
+        self.email.add_users([(ME, "walker-2025", "Anthony Walker"), *users])
+        self.email.login_as(ME)
         for name, k in self._file_names(ids[:size]).items():
             self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
@@ -135,9 +148,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for table in TABLES:
             self._load_table(table, rows)
         self.office.get(Snowflake).set_comment(PAYMENTS, FLAG, COMMENT)
-        email = self.office.get(Email)
-        load_mail(state, email, ME, [facts["mail"] for facts in invoices])
-        email.login_as(ME)
+        load_mail(state, self.email, ME, [facts["mail"] for facts in invoices])
+        self.email.login_as(ME)
         self._set_truth(invoices, [], rows, published=True)
 
     def _load_table(self, table: str, rows: Rows) -> None:
@@ -145,13 +157,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         cells = list(map(itemgetter(*columns), rows))
         self.office.get(Snowflake).load(table, columns, cells, keys=["INVOICE_ID"])
 
-    def _set_truth(
-        self,
-        invoices: Rows,
-        entered: Sequence[int],
-        rows: Rows,
-        **more: Any,
-    ) -> None:
+    def _set_truth(self, invoices: Rows, entered: Sequence[int], rows: Rows, **more: Any) -> None:
         snowflake = self.office.get(Snowflake)
         self.truth = {
             "invoices": invoices,
@@ -172,7 +178,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             names[f"{stem}.pdf"] = k
         return dict(sorted(names.items()))
 
-    def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
+    def _other(self, key: str, mails: Sequence[str]) -> Record:
         cents = self.whole(5_000, 5_000_000)
         paid = cents if self.happens(0.9) else cents * self.whole(0, 10) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=self.whole(0, 150))
@@ -185,13 +191,24 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name in names:
             steps.append(read(f"Read {name}.", read_invoice, "read_pdf_pages", **_pages_of(name)))
         invoices = yield steps
-        entries = yield from enter_rows(list(map(_row, invoices)), self.outputs)
+        entries = yield from _enter_rows(list(map(_row, invoices)), self.outputs)
         unpaid: dict[str, list[str]] = {}
         for name, invoice in zip(names, invoices, strict=True):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.setdefault(invoice["mail"], []).append(name)
         for mail, files in sorted(unpaid.items()):
-            entries.append(_mail(self.outputs[3], mail, files, names))
+            entries.append(
+                write(
+                    f"Write to {mail}.",
+                    self.outputs[3],
+                    "send_email",
+                    same=("to",),
+                    accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
+                    to=mail,
+                    subject=SUBJECT,
+                    body="These invoices are not paid in full:\n\n" + "\n".join(files),
+                )
+            )
         yield entries
 
     def describe(self) -> Iterator[ToolCall]:
@@ -211,9 +228,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.append(invoice["file"])
         rows = [*self.truth["rows"], *map(_row, self.truth["invoices"])]
-        snowflake = self.office.get(Snowflake)
-        email = self.office.get(Email)
-        yield from invoice_failures(snowflake, email, rows, buyers)
+        return invoice_failures(self.office.get(Snowflake), self.email, rows, buyers)
 
     def task_failures(self) -> Iterator[str]:
         new = []
@@ -262,7 +277,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
                 missing.setdefault(invoice["mail"].lower(), set()).add(invoice["file"])
-        for mail in self.office.get(Email).sent():
+        for mail in self.email.sent():
             expected = missing.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
             if expected is None:
                 yield f"the mail to {echo(', '.join(mail.recipients))} is unexpected or a duplicate"
@@ -280,26 +295,13 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 yield f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
 
 
-def _pages_of(name: str) -> dict[str, Any]:
+def _pages_of(name: str) -> Record:
     return {"pdf_file_path": f"{FOLDER}/{name}", "start_page": 1, "end_page": 9}
 
 
 def _read_names(text: str) -> list[str]:
     lines = [line for line in text.splitlines() if line.endswith(".pdf")]
     return [line.removeprefix("[FILE] ") for line in lines]
-
-
-def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
-    return write(
-        f"Write to {to}.",
-        output,
-        "send_email",
-        same=("to",),
-        accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
-        to=to,
-        subject=SUBJECT,
-        body="These invoices are not paid in full:\n\n" + "\n".join(files),
-    )
 
 
 def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:
@@ -342,7 +344,7 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     return list(ids)
 
 
-def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
+def _row(invoice: Row) -> Record:
     return {
         "INVOICE_ID": invoice["id"],
         "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
@@ -354,9 +356,125 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_mail_about(
-    arguments: Mapping[str, Any], files: Collection[str], others: Collection[str]
-) -> bool:
+def _is_mail_about(arguments: Row, files: Collection[str], others: Collection[str]) -> bool:
     mail = mail_of(arguments)
     is_attached = mail.attachments.keys() <= set(files)
     return is_attached and not any(_mail_faults(mail, files, others))
+
+
+def _enter_rows(rows: Rows, outputs: Sequence[str]) -> Piece:
+    """Read the tables and remove wrong rows; return the steps that add rows and a column comment.
+
+    `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
+    the names of both tables and of the column comment.
+    """
+    ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
+    known = read(
+        "Look which invoices were entered before.",
+        lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
+        "read_query",
+        query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+        f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
+    )
+    *columns, entered = yield [*map(_describe, TABLES), known]
+    seen = yield from _look_at_tables(ids)
+    step = functools.partial(write, thing="tables")
+    removals, entries = [], []
+    for table, names, output in zip(TABLES, columns, outputs, strict=False):
+        if seen is None:
+            missing = [row for row in rows if row["INVOICE_ID"] not in entered]
+        else:
+            wrong, missing = _compare_rows(table, seen[table], rows)
+            if wrong:
+                label = f"Remove the wrong rows of {table}."
+                query = f"DELETE FROM {table} WHERE INVOICE_ID IN ({', '.join(wrong)})"
+                removals.append(step(label, output, "write_query", query=query))
+        if missing:
+            label = f"Enter the invoices into {table}."
+            query = _merge_rows(table, names, missing)
+            entries.append(step(label, output, "write_query", query=query))
+    yield removals  # remove wrong rows before entering correct rows
+    if seen is None or seen[FLAG] != COMMENT:
+        label = f"Set the comment of {FLAG}."
+        query = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
+        entries.append(step(label, outputs[2], "write_query", query=query))
+    return entries
+
+
+def _describe(table: str) -> PlanStep:
+    def learn(text: str) -> list[str]:
+        return [column["COLUMN_NAME"] for column in data_rows(text)]
+
+    return read(f"Describe {table}.", learn, "describe_table", table_name=table)
+
+
+def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Row | None]:
+    query = f"SELECT * FROM {INVOICES} WHERE INVOICE_ID IN ({ids})"
+    rows = yield look("tables", f"Look at {INVOICES}.", data_rows, "read_query", query=query)
+    if rows is None:
+        return None
+    query = f"SELECT * FROM {PAYMENTS} WHERE INVOICE_ID IN ({ids})"
+    payments = yield look_on("tables", f"Look at {PAYMENTS}.", data_rows, "read_query", query=query)
+    label = f"Look at the comment of {FLAG}."
+    comment = yield look_on("tables", label, _read_comment, "describe_table", table_name=PAYMENTS)
+    return {INVOICES: rows, PAYMENTS: payments, FLAG: comment}
+
+
+def _read_comment(text: str) -> str:
+    return next(row["COMMENT"] for row in data_rows(text) if row["COLUMN_NAME"] == FLAG)
+
+
+def _compare_rows(table: str, actual: Rows, expected: Rows) -> tuple[list[str], list[Row]]:
+    wrong, missing = [], []
+    for row in expected:
+        found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]
+        if any(row_failures(table, found, [row], CELLS[table], ("INVOICE_ID",))):
+            missing.append(row)
+            if found:
+                wrong.append(_quoted(row["INVOICE_ID"]))
+    return wrong, missing
+
+
+def key_of(table: str) -> TableName:
+    """Return a table's schema and name."""
+    schema, _, name = table.rpartition(".")
+    return schema, name
+
+
+def form_of(table: Table) -> list[Any]:
+    """Return the name, type, nullability and key of each column."""
+    columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
+    return ["", *columns]  # removing the empty string would change instance keys
+
+
+@functools.lru_cache(maxsize=8)
+def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return a table's records, cached because the check runs after each call."""
+    columns: list[list[Any]] = []
+    for kind, values in zip(kinds, data, strict=True):
+        convert: Callable[[Any], Any] = str
+        if kind == "INTEGER":
+            convert = int
+        elif kind[0] == "N":
+            convert = float
+        columns.append([None if v is None else convert(v) for v in json.loads(values)])
+    return list(zip(*columns, strict=True))
+
+
+def _merge_rows(table: str, columns: Sequence[str], rows: Rows) -> str:
+    names = ", ".join(columns)
+    new_names = ", ".join(f"n.{name}" for name in columns)
+    tuples = []
+    for row in rows:
+        values = ", ".join(_quoted(row[name]) for name in columns)
+        tuples.append(f"({values})")
+    return (
+        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {', '.join(tuples)} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({new_names})"
+    )
+
+
+def _quoted(value: Any) -> str:
+    if not isinstance(value, str):
+        return str(value)
+    return "'" + value.replace("'", "''") + "'"

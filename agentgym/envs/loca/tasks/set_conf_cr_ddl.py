@@ -18,9 +18,9 @@ from pydantic import AwareDatetime, Field, TypeAdapter
 
 from agentgym.envs.loca.checks import file_state
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import read_folder
+from agentgym.envs.loca.fragments import Record, read_folder
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import read_json, read_text
+from agentgym.envs.loca.published.files import Row, read_json, read_text
 from agentgym.envs.loca.published.states import (
     MailUser,
     PublishedConfig,
@@ -34,7 +34,6 @@ from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.server import Email
 
 ME = "swright@mcp.com"
 NAME = "Simon Wright"
@@ -43,17 +42,7 @@ NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
 BEFORE = timedelta(hours=3)  # the lead time stated in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
-KINDS = ("Conference", "Symposium", "Congress", "Forum")
-TOPICS = (
-    "Adaptive Agents|Bayesian Inference|Causal Discovery|Data Integration|Edge Computing|Federated "
-    "Learning|Graph Mining|"
-    "Human Computation|Information Retrieval|Knowledge Graphs|Language Technologies|Machine "
-    "Translation|Network Science|"
-    "Optimization Methods|Privacy Engineering|Quantum Software|Robot Learning|Speech "
-    "Processing|Trustworthy Systems|"
-    "User Modeling|Visual Analytics|Web Services"
-).split("|")
-REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
+WORDS = load_texts("words")["SetConfCrDdl"]
 # Probability that a deadline is extended or brought forward.
 _EXTENSION_RATE = 0.5
 # Probability that a deadline is stated indirectly: as a correction, relative to the opening, or
@@ -161,11 +150,10 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     reminders[key] = final - BEFORE
             mails += self._news(key, name)
         self.rng.shuffle(mails)
-        email = self.office.get(Email)
-        email.add_user(ME, "wright-2025", NAME)
+        self.email.add_user(ME, "wright-2025", NAME)
         self.office.get(Calendar).set_owner(ME, NAME)
-        email.login_as(ME)
-        email.deliver(sorted(mails, key=lambda mail: mail.date))
+        self.email.login_as(ME)
+        self.email.deliver(sorted(mails, key=lambda mail: mail.date))
         order = shuffled(self.rng, list(targets.items()))
         listed = "\n".join(f"{key}: {track}" for key, track in order)
         self.files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
@@ -174,7 +162,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [NOTE])
         path = state / "local_db" / "calendar" / "events.json"
-        if path.exists() and read_json(path, TypeAdapter(list[Any] | dict[str, Any])):
+        if path.exists() and read_json(path, TypeAdapter(list[Any] | Record)):
             raise ValueError(f"{path} must be empty in an unused state")
         path = state / "groundtruth_workspace" / "conference_metadata.json"
         targets = read_json(path, TypeAdapter(_Metadata)).target_info.conferences
@@ -182,9 +170,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         if not targets or _read_note(read_text(state / "agent_workspace" / NOTE)) != tracks:
             raise ValueError(f"{path} must contain the conferences and tracks in {NOTE}")
         owner = read_json(state / "email_config.json", TypeAdapter(MailUser))
-        email = self.office.get(Email)
-        load_mail(state, email, owner.email)
-        email.login_as(owner.email)
+        load_mail(state, self.email, owner.email)
+        self.email.login_as(owner.email)
         self.office.get(Calendar).set_owner(owner.email, owner.name)
         self.truth = {
             "reminders": {each.conference: each.deadline - BEFORE for each in targets},
@@ -205,7 +192,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 day = shift_day(day, sign * days)
         if self.happens(0.6):
             stories.insert(self.whole(1, len(stories) + 1), self._filler("reminder"))
-        moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
+        ages = 30 + self.rng.choice(4290, len(stories), replace=False)
+        moments = np.sort(ages)[::-1].tolist()
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
             count = self.whole(1, 3)
@@ -215,8 +203,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
                 f"{self._filler('closing')}"
             )
-            moment = self.start - timedelta(minutes=int(minutes))
-            letters.append(_mail(key, self._filler("subject", key=key), body, moment))
+            subject = self._filler("subject", key=key)
+            letters.append(self._mail(key, subject, body, minutes))
         return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
@@ -225,7 +213,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             return self._says("due", **where, date=day)
         other = shift_day(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
         days = self.whole(10, 50)
-        kinds: list[tuple[str, dict[str, Any]]] = [
+        kinds: list[tuple[str, Record]] = [
             ("due_corrected", {**where, "date": day, "old_date": other}),
             ("due_before", {**where, "days": days, "open_date": shift_day(day, days)}),
         ]
@@ -244,21 +232,21 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return fillers_book().write(kind, self.rng, self._numbers(**known))
 
     def _numbers(self, **known: Any) -> DrawnValues:
-        draws = {
-            "number": lambda: self.whole(150, 600),
-            "few_number": lambda: self.whole(3, 13),
-        }
+        few = functools.partial(self.whole, 3, 13)
+        draws = {"number": functools.partial(self.whole, 150, 600), "few_number": few}
         return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
         mails = []
-        news = conference_news()
         values = self._values(key, name)
         for _ in range(self.whole(1, self.config.news + 1)):
-            _, subject, text = news.draw(self.rng, values)
-            moment = self.start - timedelta(minutes=self.whole(30, 8_000))
-            mails.append(_mail(key, subject, text, moment))
+            _, subject, text = conference_news().draw(self.rng, values)
+            mails.append(self._mail(key, subject, text, self.whole(30, 8_000)))
         return mails
+
+    def _mail(self, key: str, subject: str, body: str, minutes: int) -> Mail:
+        sender = f"{key} chairs <chairs@{key.lower()}.example.org>"
+        return Mail(sender, ME, subject, body, self.start - timedelta(minutes=minutes))
 
     def _values(self, key: str, name: str) -> DrawnValues:
         integers = self.rng.integers
@@ -283,29 +271,22 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             "events", "Look at the calendar.", _read_events, "list_events", **EVER, maxResults=2_500
         )
         wrong, missing = _sort_events(seen or (), begins)
+        step = functools.partial(write, thing="events")
         events = []
         for place in wrong:
-            event = seen[place]["id"]
-            label = f"Delete the event {event}."
-            events.append(
-                write(label, self.outputs[0], "delete_event", thing="events", eventId=event)
-            )
+            number = seen[place]["id"]
+            label = f"Delete the event {number}."
+            events.append(step(label, self.outputs[0], "delete_event", eventId=number))
         for key in missing:
-            day = days[key]
-            due = _end_of(day)
-            events.append(
-                write(
-                    f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE.",
-                    self.outputs[0],
-                    "create_event",
-                    thing="events",
-                    same=("start",),
-                    accepts=functools.partial(_creates_reminder, keys=list(targets), key=key),
-                    summary=f"{key} camera-ready deadline",
-                    start={"dateTime": (due - BEFORE).isoformat()},
-                    end={"dateTime": due.isoformat()},
-                )
-            )
+            event = {
+                "summary": f"{key} camera-ready deadline",
+                "start": {"dateTime": begins[key].isoformat()},
+                "end": {"dateTime": (begins[key] + BEFORE).isoformat()},
+            }
+            label = f"Set the reminder of {key} to 3 hours before {days[key]}, 23:59 AoE."
+            accepts = functools.partial(_creates_reminder, keys=list(targets), key=key)
+            create = functools.partial(step, same=("start",), accepts=accepts)
+            events.append(create(label, self.outputs[0], "create_event", **event))
         yield events
 
     def task_failures(self) -> Iterator[str]:
@@ -317,12 +298,11 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             events.append({"title": event.summary, "begin": begin, "notes": notes})
         wrong, missing = _sort_events(events, reminders)
         for place in wrong:
-            title = events[place]["title"]
-            begin = events[place]["begin"]
+            title, begin, _ = events[place].values()
             yield f"the event {title!r} at {begin} is not a requested reminder, or a duplicate"
         for key in missing:
             yield f"there is no right reminder of {key} at {reminders[key]}"
-        yield from sent_failures(self.office.get(Email))
+        yield from sent_failures(self.email)
 
     def published_failures(self) -> Iterator[str]:
         return deadline_failures(self.office.get(Calendar), self.truth["published"])
@@ -367,47 +347,43 @@ def _read_events(text: str) -> list[dict[str, str]]:
     events = []
     for event in json.loads(text)["items"]:
         begin = event["start"].get("dateTime", "0001-01-01T00:00:00Z")
-        title = event["summary"]
-        notes = _notes(event)
-        events.append({"id": event["id"], "title": title, "begin": begin, "notes": notes})
+        facts = {"id": event["id"], "title": event["summary"], "begin": begin}
+        events.append({**facts, "notes": _notes(event)})
     return events
 
 
-def _notes(event: Mapping[str, Any]) -> str:
+def _notes(event: Row) -> str:
     return f"{event.get('description', '')}\n{event.get('location', '')}"
 
 
-def _creates_reminder(arguments: Mapping[str, Any], keys: Sequence[str], key: str) -> bool:
+def _creates_reminder(arguments: Row, keys: Sequence[str], key: str) -> bool:
     event = {"title": arguments["summary"], "notes": _notes(arguments)}
     return _reminds_of(event, keys) == key
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
     names: dict[str, str] = {}
-    count_by_key: Counter[str] = Counter()
+    count_by_key = Counter[str]()
     while len(names) < count:
-        words = [pick(rng, REGIONS), pick(rng, KINDS), "on", pick(rng, TOPICS)]
-        key = "".join(word[0] for word in " ".join(words).split() if word != "on")
+        kind = f"{pick(rng, WORDS['regions'])} {pick(rng, WORDS['kinds'])}"
+        topic = pick(rng, WORDS["topics"])
+        key = "".join(word[0] for word in f"{kind} {topic}".split())
         count_by_key[key] += 1
         number = count_by_key[key]
-        names[f"{key}{number}" if number > 1 else key] = " ".join(words)
+        names[f"{key}{number}" if number > 1 else key] = f"{kind} on {topic}"
     return names
-
-
-def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
-    return Mail(f"{key} chairs <chairs@{key.lower()}.example.org>", ME, subject, body, date)
 
 
 def _end_of(day: str) -> datetime:
     return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
-def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
+def _read_mail(mail: Row) -> list[Any] | None:
     subject = _SUBJECT.match(mail["subject"])
     due = _DUE.findall(mail["body"])
     if subject and due:
         return [["due", {"key": subject[1], "track": subject[2], "date": due[-1]}]]
-    return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
+    return list(facts_book().read(mail["body"])) or None
 
 
 def _deadline(said: Iterable[Any], key: str, track: str) -> str:

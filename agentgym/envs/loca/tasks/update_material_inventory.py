@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -19,7 +20,15 @@ from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
+from agentgym.envs.loca.draws import (
+    LAST,
+    address,
+    load_texts,
+    people,
+    pick,
+    shuffled,
+    text_of,
+)
 from agentgym.envs.loca.fragments import (
     Record,
     as_records,
@@ -29,7 +38,16 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.published.files import Rows, as_finite, as_name, read_json, typed_rows
+from agentgym.envs.loca.published.files import (
+    Columns,
+    Grid,
+    Row,
+    Rows,
+    as_finite,
+    as_name,
+    read_json,
+    typed_rows,
+)
 from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -40,8 +58,6 @@ from agentgym.envs.loca.published.states import (
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
-from agentgym.office.spreadsheet.google_sheet import GoogleSheet
-from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
 TITLE = "Material Inventory Management"
@@ -54,14 +70,7 @@ MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock"
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
 CREATED = datetime(2024, 1, 1, tzinfo=UTC)  # when the products were added
 LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time stated in the task prompt
-KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
-MATERIALS = {
-    "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
-    "m": "Steel Tube|Rubber Edge|Cotton Cord|Drawer Rail|Oak Strip",
-    "L": "Wood Lacquer|Wood Glue|Linseed Oil|Primer",
-    "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
-}
-GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
+WORDS = load_texts("words")["UpdateMaterialInventory"]
 # Range of the quantity of a material in one product, by unit and in hundredths of the unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
@@ -75,8 +84,9 @@ OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "
 # Probability that the remaining material is just enough, or just too little, for a whole number of
 # products.
 _EDGE_RATE = 0.6
-# The amount of each material in each product, in hundredths of the unit.
-Recipes: TypeAlias = dict[str, dict[str, int]]
+# The amounts of materials, and the amounts in each product, in hundredths of the unit.
+Amounts: TypeAlias = dict[str, int]
+Recipes: TypeAlias = dict[str, Amounts]
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -142,16 +152,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         # A plan has seven fixed steps and about 1.15 steps per product.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
-            raise ValueError(
-                f"steps must be about 8 to {7 + MAX_PRODUCTS} for {cls.__name__}, got {steps}"
-            )
+            most = 7 + MAX_PRODUCTS
+            raise ValueError(f"steps must be about 8 to {most} for {cls.__name__}, got {steps}")
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
         scale = round(1.2 * sqrt(size))
         materials = self._materials(self.config.materials or min(100, max(5, scale)))
         recipes = self._recipes(materials, self.config.products or max(2, scale), size)
-        shop = self.office.get(WooCommerce)
         sold = Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
         orders = self._orders(size, skus, sold)
@@ -160,19 +168,21 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for material, need in recipes.get(sku, {}).items():
                 used[material] += count * need
         left, before = {}, {}
-        for material in materials:
-            left[material] = self._left(material, materials, recipes, used[material])
-            before[material] = left[material] + used[material]
+        for key, facts in materials.items():
+            needs = [recipe[key] for recipe in recipes.values() if key in recipe]
+            left[key] = self._left(needs, QUANTITIES[facts["unit"]][2], used[key])
+            before[key] = left[key] + used[key]
         old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
-        numbers = dict(zip(skus, shop.products.add_all(self._products(skus, old)), strict=True))
+        numbers = dict(
+            zip(skus, self.shop.products.add_all(self._products(skus, old)), strict=True)
+        )
         for order in orders:
             for line in order["line_items"]:
                 line["product_id"] = numbers[line.pop("sku")]
-        self._sell(shop, orders)
+        self._sell(orders)
         sheet, rows = self._fill_sheets(materials, recipes, before)
-        self.files.write(
-            "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
-        )
+        text = "Materials are kept in Google Sheets, products and orders in the shop.\n"
+        self.files.write("README.md", text)
         self._set_truth(sheet, rows, left, numbers, recipes)
 
     def _load(self, state: Path) -> None:
@@ -181,9 +191,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         results = read_json(answer, TypeAdapter(_Results))
         tables = read_spreadsheet(state, TITLE, "Sheet1", RECIPES, STOCK)
         place = f"{state}: cells.json"
-        stock = typed_rows(
-            f"{place}: {STOCK}", tables[STOCK], dict.fromkeys(MATERIAL, str), MATERIAL[:1]
-        )
+        columns: Columns = dict.fromkeys(MATERIAL, str)
+        stock = typed_rows(f"{place}: {STOCK}", tables[STOCK], columns, MATERIAL[:1])
         left = {row["Material ID"]: _hundredths(row["Current Stock"]) for row in stock}
         if results.initial_inventories.material_inventory != {m: n / 100 for m, n in left.items()}:
             raise ValueError(f"{place}: {STOCK} must match {answer} in an unused state")
@@ -195,19 +204,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             recipe = recipes.setdefault(row["Product SKU"], {})
             recipe[row["Raw Material ID"]] = row["Unit Quantity"]
         numbers = self._load_shop(state, recipes, left)
-        sheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, tables)
+        sheet = self.sheets.add_spreadsheet(TITLE, tables)
         published = vars(results.expected_final_inventories)
         self._set_truth(sheet, stock, left, numbers, recipes, published=published)
 
     def _load_shop(self, state: Path, recipes: Recipes, left: dict[str, int]) -> dict[str, int]:
         """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
-        shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
-        records = []
-        for product in products:
-            fixed = {"categories": ["Furniture"], "date_created": CREATED}
-            records.append({**vars(product), **fixed})
+        products, orders = read_shop_records(state)
+        fixed = {"categories": ["Furniture"], "date_created": CREATED}
         try:
-            ids = shop.products.add_all(records)
+            ids = self.shop.products.add_all({**vars(product), **fixed} for product in products)
         except ToolError as error:
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
@@ -221,21 +227,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 for material, need in recipes.get(sku, {}).items():
                     left[material] -= need * line.quantity
             dates = {"date_created": paid, "date_paid": paid}
-            shop.orders.add_all([{"status": order.status, "line_items": lines, **dates}])
+            self.shop.orders.add_all([{"status": order.status, "line_items": lines, **dates}])
         return numbers
 
     def _set_truth(
         self,
         sheet: str,
         rows: Rows,
-        left: Mapping[str, int],
+        left: Amounts,
         numbers: Mapping[str, int],
         recipes: Recipes,
         **more: Any,
     ) -> None:
-        shop = self.office.get(WooCommerce)
         states, stock = {}, []
-        for product in shop.products.all():
+        for product in self.shop.products.all():
             states[product["id"]] = [product.get("stock_quantity"), product["stock_status"]]
         for sku, recipe in recipes.items():
             if sku in numbers:
@@ -247,16 +252,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             "rows": stock,
             "sheet": sheet,
             "stock": states,
-            "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
-            "sheets": other_sheets(self.office.get(GoogleSheet), sheet, STOCK),
+            "shop": digest(self.shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
+            "sheets": other_sheets(self.sheets, sheet, STOCK),
             "files": file_state(self.files),
             **more,
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
         names = []
-        for unit, bases in MATERIALS.items():
-            for base, grade in itertools.product(bases.split("|"), GRADES):
+        for unit, bases in WORDS["materials"].items():
+            for base, grade in itertools.product(bases, WORDS["grades"]):
                 names.append((base + grade, unit))
         chosen = shuffled(self.rng, names, count)
         numbers = shuffled(self.rng, range(100, 1_000), count)
@@ -269,30 +274,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
     ) -> Recipes:
-        most = min(
-            len(materials),
-            self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
-        )
+        usual = 2 + min(3, max(1, round(sqrt(size) / 5)))
+        most = min(len(materials), self.config.materials_per_product or usual)
         recipes: Recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
-            kind = pick(self.rng, KINDS)
+            kind = pick(self.rng, WORDS["kinds"])
             chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
             recipe = {}
-            for material in map(str, chosen):
+            for material in chosen.tolist():
                 quantities = np.arange(*QUANTITIES[materials[material]["unit"]])
                 recipe[material] = int(self.rng.choice(quantities))
             recipes[f"{kind.upper()}-{place:03d}"] = recipe
         return recipes
 
-    def _left(
-        self,
-        material: str,
-        materials: Mapping[str, Any],
-        recipes: Recipes,
-        used: int,
-    ) -> int:
-        needs = [recipe[material] for recipe in recipes.values() if material in recipe]
-        step = QUANTITIES[materials[material]["unit"]][2]
+    def _left(self, needs: Sequence[int], step: int, used: int) -> int:
         if not needs:
             return step * self.whole(1, 500)
         need = pick(self.rng, needs)
@@ -330,11 +325,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
         withdrawn = kind == "withdrawn" or (kind != "new" and self.happens(1 / 6))
-        note, pieces = draw_order_note(
-            self.rng,
-            {_name(sku): count for sku, count in lines.items()},
-            withdrawn=withdrawn,
-        )
+        named = {_name(sku): count for sku, count in lines.items()}
+        note, pieces = draw_order_note(self.rng, named, withdrawn=withdrawn)
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
@@ -349,14 +341,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if self.happens(0.2):
             late += timedelta(days=self.whole(1, 6))
         if kind == "unpaid":
-            return {
-                "status": pick(self.rng, ["pending", "on-hold", "failed"]),
-                "date_created": after,
-            }
+            status = pick(self.rng, ["pending", "on-hold", "failed"])
+            return {"status": status, "date_created": after}
         paid = {"old": before, "exact": LAST_UPDATE}.get(kind, after)
-        status = {"done": "completed", "void": pick(self.rng, ["cancelled", "refunded"])}.get(
-            kind, "processing"
-        )
+        void = pick(self.rng, ["cancelled", "refunded"])
+        status = {"done": "completed", "void": void}.get(kind, "processing")
         dates = {"status": status, "date_created": paid - late, "date_paid": paid}
         if kind == "done":
             dates["date_completed"] = paid
@@ -369,7 +358,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             record = {"name": _name(sku), "sku": sku, "regular_price": price}
             yield {**record, "date_created": CREATED, **stock}
 
-    def _sell(self, shop: WooCommerce, orders: Sequence[Record]) -> None:
+    def _sell(self, orders: Sequence[Record]) -> None:
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
@@ -382,46 +371,37 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             mail = address(name, k, "example.com")
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})
-        customers = shop.customers.add_all(members)
-        shop.orders.add_all({**order, "customer_id": pick(self.rng, customers)} for order in orders)
+        customers = self.shop.customers.add_all(members)
+        self.shop.orders.add_all(
+            {**order, "customer_id": pick(self.rng, customers)} for order in orders
+        )
 
     def _fill_sheets(
-        self,
-        materials: Mapping[str, Any],
-        recipes: Recipes,
-        before: Mapping[str, int],
+        self, materials: Row, recipes: Recipes, before: Amounts
     ) -> tuple[str, list[Record]]:
         old = self.rng.choice(list(materials), 2, replace=False).tolist()
         table, rows = [], []
         for sku, recipe in {**recipes, "LAMP-1000": dict.fromkeys(old, 200)}.items():
             for key, need in recipe.items():
-                name = materials[key]["name"]
-                unit = materials[key]["unit"]
+                name, unit, _ = materials[key].values()
                 table.append((sku, _name(sku), key, name, need / 100, unit))
         for key, material in shuffled(self.rng, list(materials.items())):
-            stock = before[key] / 100
-            least = before[key] // 3_000
-            unit = material["unit"]
-            supplier = material["supplier"]
-            rows.append((key, material["name"], stock, unit, least, supplier))
+            name, unit, supplier = material.values()
+            rows.append((key, name, before[key] / 100, unit, before[key] // 3_000, supplier))
         sheets: dict[str, list[Any]] = {
             "Sheet1": [],
             RECIPES: [RECIPE, *shuffled(self.rng, table)],
             STOCK: [MATERIAL, *rows],
         }
-        spreadsheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
+        spreadsheet = self.sheets.add_spreadsheet(TITLE, sheets)
         return spreadsheet, as_records(MATERIAL, rows)
 
     def plan(self) -> Plan:
         sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
-        products = yield from read_shop(
-            "the products",
-            "woo_products_list",
-            lambda each: [each["sku"], each["id"]],
-            orderby="id",
-        )
+        keep = itemgetter("sku", "id")
+        products = yield from read_shop("the products", "woo_products_list", keep, orderby="id")
         orders = yield from read_shop(
             "the orders", "woo_orders_list", _read_new, orderby="id", order="asc"
         )
@@ -442,22 +422,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             if sku in recipes:
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
                 count = floor(min(amounts))
-                updates.append(
-                    write(
-                        f"Set the stock of {sku} to {count}.",
-                        self.outputs[1],
-                        "woo_products_update",
-                        productId=product,
-                        productData={"stock_quantity": count},
-                    )
-                )
+                label = f"Set the stock of {sku} to {count}."
+                data = {"productId": product, "productData": {"stock_quantity": count}}
+                updates.append(write(label, self.outputs[1], "woo_products_update", **data))
         where = {"spreadsheet_id": sheet, "sheet": STOCK}
         updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
         expected = as_records(MATERIAL, updated)
+        step = functools.partial(write, thing="spreadsheets", **where)
         label = "Write the stock of the materials."
-        output = self.outputs[0]
         entries = yield from settle_sheet(
-            functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
+            functools.partial(step, label, self.outputs[0], "update_cells"),
             where,
             [materials[0], *updated],
             f"C2:C{len(materials)}",
@@ -466,26 +440,22 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         yield [*entries, *updates]
 
     def task_failures(self) -> Iterator[str]:
-        sheets = self.office.get(GoogleSheet)
-        shop = self.office.get(WooCommerce)
         truth = self.truth
-        yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
-        yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
-        rows = shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
-        products = {row["id"]: row for row in rows}
+        yield from other_sheet_failures(self.sheets, truth["sheet"], STOCK, truth["sheets"])
+        yield from _stock_failures(values_of(self.sheets, truth["sheet"], STOCK), truth["rows"])
+        rows = self.shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
+        products = {row["id"]: [row["stock_quantity"], row["stock_status"]] for row in rows}
         for product, (count, status) in truth["stock"].items():
-            row = products.get(product, {"stock_quantity": None, "stock_status": "gone"})
-            if (row["stock_quantity"], row["stock_status"]) != (count, status):
-                stock = f"{row['stock_quantity']} ({row['stock_status']})"
-                yield f"product {product} has the stock {stock}, expected {count} ({status})"
-        if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
+            stock, state = products.get(product, (None, "gone"))
+            if (stock, state) != (count, status):
+                yield f"product {product} has the stock {stock} ({state}), expected {count} ({status})"
+        if digest(self.shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "something other than product stock was changed in the shop"
 
     def published_failures(self) -> Iterator[str]:
         truth = self.truth
-        shop = self.office.get(WooCommerce)
-        stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
-        return inventory_failures(shop, stock, *truth["published"].values())
+        stock = values_of(self.sheets, truth["sheet"], STOCK)
+        return inventory_failures(self.shop, stock, *truth["published"].values())
 
 
 def _hundredths(cell: object) -> int:
@@ -495,11 +465,11 @@ def _hundredths(cell: object) -> int:
     return int(amount)
 
 
-def _stock_failures(table: Sequence[Sequence[Any]], rows: Rows) -> Iterator[str]:
+def _stock_failures(table: Grid, rows: Rows) -> Iterator[str]:
     yield from table_failures(STOCK, table, rows, CELLS, ("Material ID",), ordered=True)
 
 
-def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
+def _most(recipe: Amounts, stock: Amounts) -> int:
     return min(stock[material] // need for material, need in recipe.items())
 
 
@@ -514,9 +484,8 @@ def _read_new(order: Record) -> list[list[Any]] | None:
     ):
         return None
     lines = {line["name"]: line for line in order["line_items"]}
-    pieces = read_amended(
-        {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
-    )
+    counts = {name: line["quantity"] for name, line in lines.items()}
+    pieces = read_amended(counts, order.get("customer_note") or "")
     sold = []
     for name, line in lines.items():
         if pieces[name]:

@@ -2,57 +2,71 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.calls import Effects
 from agentgym.envs.loca.catalog import in_decimals
-from agentgym.envs.loca.checks import digest, file_state, parts_of, same_subject, says, set_failures
-from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
+from agentgym.envs.loca.checks import (
+    digest,
+    file_state,
+    identical,
+    parts_of,
+    row_failures,
+    same_subject,
+    says,
+    set_failures,
+)
+from agentgym.envs.loca.draws import address, load_texts, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import Record, fields_of, fill_letter, read_shop, send_letter
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.published.files import Rows
+from agentgym.envs.loca.plan import Piece, Plan, look, read, write
+from agentgym.envs.loca.published.files import Row, Rows
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
-from agentgym.envs.loca.tasks.customer_rows import (
-    BILLING,
-    CREDENTIALS,
-    DATASET,
-    FROM,
-    NOW,
-    TABLE,
-    TEMPLATE,
-    TODAY,
-    TYPES,
-    customer_failures,
-    row_of,
-    settle_rows,
-    without_own,
-)
 from agentgym.envs.loca.writing.order_notes import declines_mails, draw_mail_wish
-from agentgym.office.email.server import Email
-from agentgym.office.gcloud.google_cloud import GoogleCloud
-from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.office.context import iso
 from agentgym.text.tools import ToolError
+
+DATASET = "woocommerce_crm"
+TABLE = "customers"
+TEMPLATE = "welcome_email_template.md"
+CREDENTIALS = "admin_credentials.txt"
+
+NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
+FROM = NOW - timedelta(days=7)  # the earliest order time that counts
+TODAY = f"{NOW:%Y-%m-%d}"
+TYPES = {
+    "id": "INT64",
+    "woocommerce_id": "INT64",
+    "email": "STRING",
+    "first_name": "STRING",
+    "last_name": "STRING",
+    "phone": "STRING",
+    "first_order_date": "TIMESTAMP",
+    "welcome_email_sent": "BOOL",
+    "welcome_email_date": "DATE",
+    "sync_date": "DATE",
+    "metadata": "STRING",
+}
+# Columns that are copied from the billing address.
+BILLING = ("email", "first_name", "last_name", "phone")
+CHUNK = 200  # maximum rows per statement
 
 ME = "admin@woocommerce.local"
 PASSWORD = "admin-2025-{}"
 SHOP = "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
 
-PRODUCTS = tuple(
-    (
-        "Atlas|Calendar|Comic|Cookbook|Crime novel|Dictionary|Notebook|Picture book|Poems|"
-        "Travel guide"
-    ).split("|")
-)
+PRODUCTS: Sequence[str] = load_texts("words")["WoocommerceNewWelcome"]["products"]
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
@@ -74,8 +88,7 @@ HISTORIES = {
 _DECLINED_RATE = 0.25
 _INCOMPLETE = 0.25  # number of incomplete orders per completed order
 
-# A customer and the time at which an order was completed.
-Completion: TypeAlias = tuple[int, datetime]
+# A kind of history, and the times at which orders were completed.
 History: TypeAlias = tuple[str, list[datetime]]
 
 
@@ -93,50 +106,38 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
-        shop = self.office.get(WooCommerce)
-        cloud = self.office.get(GoogleCloud)
-        shop.settings.update("woocommerce_currency", "EUR")
-        shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
+        self.shop.settings.update("woocommerce_currency", "EUR")
+        self.shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
         others = 15 + size // 10  # number of table rows about customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
         # Guests order without an account.
         has_account = [kind != "guest" for kind, _ in histories]
-        ids = iter(shop.customers.add_all(list(itertools.compress(customers, has_account))))
+        ids = iter(self.shop.customers.add_all(list(itertools.compress(customers, has_account))))
         owners, known_customers = [], []
         for customer, (kind, _) in zip(customers, histories, strict=True):
             owners.append(0 if kind == "guest" else next(ids))
             if kind == "known":
                 known_customers.append((owners[-1], customer))
-        orders = self._orders(shop, owners, customers, histories)
+        orders = self._orders(owners, customers, histories)
         keys = (90_000 + self.rng.permutation(2 * others)).tolist()
         strangers = zip(keys, everybody[len(histories) :], strict=False)
         rows = self._rows([*known_customers, *strangers])
         table = [tuple(row.values()) for row in rows]
-        cloud.bigquery.load(DATASET, TABLE, TYPES, table)
-        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, table[:5])
-        email = self.office.get(Email)
-        email.add_user(ME, self._write_files(), SHOP)
-        new: list[Record] = []
-        letters = []
+        self.cloud.bigquery.load(DATASET, TABLE, TYPES, table)
+        self.cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, table[:5])
+        self.email.add_user(ME, self._write_files(), SHOP)
         last = max((row["id"] for row in rows), default=0)
-        history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
-        for owner in sorted(history_by_owner.keys() - dict(known_customers).keys() - {0}):
-            customer, (_, moments) = history_by_owner[owner]
-            inside = [moment for moment in moments if moment >= FROM]
-            if len(inside) == 1 and not orders[owner, inside[0]][2]:
-                row = row_of(last + len(new) + 1, owner, customer, min(moments))
-                new.append({**row, "welcome_email_sent": True})
-                letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
-        tables = bigquery_state(cloud, DATASET)
+        new, letters = _welcome(orders, {0, *dict(known_customers)}, last, LETTER)
+        tables = bigquery_state(self.cloud, DATASET)
         del tables[f"{DATASET}.{TABLE}"]  # the check compares its rows
         self.truth = {
-            "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
+            "rows": [*self.cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
             "tables": tables,
-            "shop": digest(shop.store, *PROTECTED),
-            "users": email.users(),
+            "shop": digest(self.shop.store, *PROTECTED),
+            "users": self.email.users(),
             "files": file_state(self.files),
         }
 
@@ -185,61 +186,43 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return customers
 
     def _orders(
-        self,
-        shop: WooCommerce,
-        owners: Sequence[int],
-        customers: Rows,
-        histories: Sequence[History],
-    ) -> dict[Completion, tuple[int, str, bool]]:
+        self, owners: Sequence[int], customers: Rows, histories: Sequence[History]
+    ) -> list[Record]:
+        """Add orders to the shop, and return the completed orders."""
         prices = [self.whole(500, 6000) for _ in PRODUCTS]  # prices in cents
-        products = shop.products.add_all(
+        products = self.shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
         )
-        records, declining = self._completed(owners, customers, histories)
+        records = self._completed(owners, customers, histories)
         records += self._incomplete(owners, customers, len(records))
-        totals: dict[Completion, str] = {}
         for record in records:
             place = self.whole(len(products))
             count = self.whole(1, 4)
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
-            if "date_completed" in record:
-                totals[_moment(record)] = in_decimals(count * prices[place])
+            record["total"] = in_decimals(count * prices[place])
         records = shuffled(self.rng, records)
-        orders = {}
-        for key, record in zip(shop.orders.add_all(records), records, strict=True):
+        facts = [{name: record.pop(name) for name in ("total", "declined")} for record in records]
+        orders = []
+        for key, record, fact in zip(
+            self.shop.orders.add_all(records), records, facts, strict=True
+        ):
             if "date_completed" in record:
-                moment = _moment(record)
-                orders[moment] = key, totals[moment], moment in declining
+                orders.append({**record, **fact, "id": key})
         return orders
 
     def _completed(
-        self,
-        owners: Sequence[int],
-        customers: Rows,
-        histories: Sequence[History],
-    ) -> tuple[list[Record], set[Completion]]:
-        records, declining = [], set()
+        self, owners: Sequence[int], customers: Rows, histories: Sequence[History]
+    ) -> list[Record]:
+        records = []
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
-        for k, (owner, customer, (_, moments)) in enumerate(
-            zip(owners, customers, histories, strict=True)
-        ):
+        for k, (_, moments) in enumerate(histories):
             for moment in moments:
                 created = moment - timedelta(minutes=self.whole(30, 14_400))
                 declined = k != sure and self.happens(_DECLINED_RATE)
-                if declined:
-                    declining.add((owner, moment))
-                records.append(
-                    {
-                        "customer_id": owner,
-                        "billing": customer["billing"],
-                        "status": "completed",
-                        "date_created": created,
-                        "date_completed": moment,
-                        "customer_note": draw_mail_wish(self.rng, declined=declined),
-                    }
-                )
-        return records, declining
+                record = self._order(owners[k], customers[k], created, declined)
+                records.append({**record, "status": "completed", "date_completed": moment})
+        return records
 
     def _incomplete(
         self, owners: Sequence[int], customers: Rows, completed: int
@@ -247,31 +230,31 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         for _ in range(round(_INCOMPLETE * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
-            declined = bool(self.happens(_DECLINED_RATE))
-            note = draw_mail_wish(self.rng, declined=declined)
-            yield {
-                "customer_id": owners[k],
-                "billing": customers[k]["billing"],
-                "date_created": created,
-                "status": pick(self.rng, OTHER_STATUSES),
-                "customer_note": note,
-            }
+            declined = self.happens(_DECLINED_RATE)
+            record = self._order(owners[k], customers[k], created, declined)
+            yield {**record, "status": pick(self.rng, OTHER_STATUSES)}
 
-    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Record]:
-        numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
+    def _order(self, owner: int, customer: Row, created: datetime, declined: bool) -> Record:
+        return {
+            "customer_id": owner,
+            "billing": customer["billing"],
+            "date_created": created,
+            "customer_note": draw_mail_wish(self.rng, declined=declined),
+            "declined": declined,
+        }
+
+    def _rows(self, customers: Sequence[tuple[int, Row]]) -> list[Record]:
+        count = len(customers)
+        numbers = np.sort(1 + self.rng.permutation(2 * count)[:count]).tolist()
         rows: list[Record] = []
-        for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
+        for number, place in zip(numbers, self.rng.permutation(count).tolist(), strict=True):
             day = NOW - timedelta(days=self.whole(8, 200))
-            sent = bool(self.happens(0.8))
-            when = f"{day:%Y-%m-%d}"
-            rows.append(
-                {
-                    **row_of(int(number), *customers[int(place)], day),
-                    "welcome_email_sent": sent,
-                    "welcome_email_date": when if sent else None,
-                    "sync_date": when,
-                }
-            )
+            owner, customer = customers[place]
+            row = _row(number, owner, customer, day)
+            row["sync_date"] = row["welcome_email_date"] = f"{day:%Y-%m-%d}"
+            if not self.happens(0.8):
+                row |= {"welcome_email_sent": False, "welcome_email_date": None}
+            rows.append(row)
         return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
@@ -307,18 +290,19 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
-        table = yield replace(step, mark_own=without_own)
+        table = yield replace(step, mark_own=_without_own)
         known_owners = {row[1] for row in table}
         last = max((row[0] for row in table), default=0)
-        rows: list[Record] = []
+        completed = []
+        for order in orders:
+            # Like the tool results, these times are in the shop's time zone.
+            local = datetime.fromisoformat(f"{order['date_completed']}Z")
+            completed.append({**order, "date_completed": local - timedelta(hours=hours)})
+        rows, texts = _welcome(completed, known_owners, last, letter)
         letters = []
-        for owner, order, moment, first in _new_orders(orders, known_owners, hours):
-            row = row_of(last + len(rows) + 1, owner, order, first)
-            rows.append({**row, "welcome_email_sent": True})
-            paid = order["id"], order["total"]
-            to, subject, body = _letter(letter, order, paid, moment)
+        for to, subject, body in texts:
             letters.append(send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body)))
-        yield (yield from settle_rows(self.outputs[0], rows, known_owners))
+        yield (yield from _settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
@@ -327,7 +311,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     def own_records(self) -> Sequence[Any]:
         """Return the id and customer of each row that was not in the table at the start."""
         try:
-            rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+            rows = self.cloud.bigquery.rows(DATASET, TABLE)
         except ToolError:
             return ()
         initial = []
@@ -338,32 +322,30 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
-        cloud = self.office.get(GoogleCloud)
-        email = self.office.get(Email)
         truth = self.truth
         yield from self.outlook.derive(
-            "customers", cloud.engine.version(), lambda: list(self._customer_failures(cloud))
+            "customers", self.cloud.engine.version(), lambda: list(self._customer_failures())
         )
-        yield from self._mail_failures(email)
-        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
+        yield from self._mail_failures()
+        if digest(self.shop.store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
-        if email.users() != truth["users"]:
+        if self.email.users() != truth["users"]:
             yield "a user was added to the mail server"
-        yield from bigquery_failures(cloud, truth["tables"])
+        yield from bigquery_failures(self.cloud, truth["tables"])
 
-    def _customer_failures(self, cloud: GoogleCloud) -> Iterator[str]:
+    def _customer_failures(self) -> Iterator[str]:
         try:
-            rows = cloud.bigquery.rows(DATASET, TABLE)
+            rows = self.cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:
             rows = []
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from customer_failures(rows, self.truth["rows"])
+        yield from _row_failures(rows, self.truth["rows"])
 
-    def _mail_failures(self, email: Email) -> Iterator[str]:
-        letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
-        mails = email.sent()
+    def _mail_failures(self) -> Iterator[str]:
+        letters = {to: text for to, *text in self.truth["letters"]}
+        mails = self.email.sent()
         recipients = [", ".join(mail.recipients) for mail in mails]
         yield from set_failures("welcome mails", recipients, list(letters))
         for to, mail in zip(recipients, mails, strict=True):
@@ -374,33 +356,30 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
                 yield f"the mail to {mail.to} has attachments"
 
 
-def _new_orders(
-    orders: Iterable[Record], known_owners: Collection[int], hours: float
-) -> Iterator[tuple[int, Record, datetime, datetime]]:
+def _welcome(
+    orders: Iterable[Record], known_owners: Collection[int], last: int, template: str
+) -> tuple[list[Record], list[tuple[str, str, str]]]:
+    """Return the rows and letters of the new customers; `last` is the last id in the table."""
     by_owner: dict[int, list[Record]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)
+    rows: list[Record] = []
+    letters = []
     for owner in sorted(by_owner.keys() - known_owners):
-        # Like the tool results, these times are in the shop's time zone.
-        local = [datetime.fromisoformat(f"{each['date_completed']}Z") for each in by_owner[owner]]
-        dates = [moment - timedelta(hours=hours) for moment in local]
-        recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
-        if len(recent) == 1 and not by_owner[owner][recent[0]]["declined"]:
-            yield owner, by_owner[owner][recent[0]], dates[recent[0]], min(dates)
+        recent = [each for each in by_owner[owner] if FROM <= each["date_completed"] <= NOW]
+        if len(recent) == 1 and not recent[0]["declined"]:
+            first = min(each["date_completed"] for each in by_owner[owner])
+            rows.append(_row(last + len(rows) + 1, owner, recent[0], first))
+            letters.append(_letter(template, recent[0]))
+    return rows, letters
 
 
-def _moment(order: Mapping[str, Any]) -> Completion:
-    return order["customer_id"], order["date_completed"]
-
-
-def _letter(
-    template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime
-) -> tuple[str, str, str]:
+def _letter(template: str, order: Record) -> tuple[str, str, str]:
     values = {
-        **person["billing"],
-        "order_id": order[0],
-        "order_total": order[1],
-        "completed_date": f"{moment:%Y-%m-%d}",
+        **order["billing"],
+        "order_id": order["id"],
+        "order_total": order["total"],
+        "completed_date": f"{order['date_completed']:%Y-%m-%d}",
     }
     return values["email"], *fill_letter(template, values)
 
@@ -417,3 +396,71 @@ def _read_order(order: Record) -> Record | None:
 
 def _read_offset(text: str) -> float:
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")
+
+
+def _row_failures(rows: Rows, expected: Rows) -> Iterator[str]:
+    cells = dict.fromkeys(TYPES, identical)
+    yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
+
+
+def _without_own(
+    rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    return [row for row in rows if row not in own]
+
+
+def _settle_rows(output: str, rows: Rows, known_owners: Collection[int]) -> Piece:
+    """Check a table that off-plan calls changed; return the steps that add the missing rows."""
+    query = f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(known_owners)}"
+    tool, call = "bigquery_run_query", {"query": query, "max_results": 10_000}
+    seen = yield look("tables", "Look at the new rows.", query_rows, tool, **call)
+    if seen is not None and not any(_row_failures(seen, rows)):
+        return []
+    change = functools.partial(write, thing="tables")
+    if seen:
+        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(known_owners)}"
+        label = "Remove the new rows, some of which are wrong."
+        yield change(label, output, "bigquery_run_query", query=query)
+    steps = []
+    for k in range(0, len(rows), CHUNK):
+        chunk = rows[k : k + CHUNK]
+        label = f"Add those of the rows {k + 1} to {k + len(chunk)} of the new customers that the table lacks."
+        steps.append(change(label, output, "bigquery_run_query", query=_insert_missing(chunk)))
+    return steps
+
+
+def _own_rows(known_owners: Collection[int]) -> str:
+    owners = ", ".join(map(str, sorted(known_owners)))
+    others = f" OR woocommerce_id NOT IN ({owners})" if owners else " OR TRUE"
+    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{others}"
+
+
+def _row(number: int, owner: int, person: Row, first_order: datetime) -> Record:
+    return {
+        "id": number,
+        "woocommerce_id": owner,
+        **fields_of(person["billing"], *BILLING),
+        "first_order_date": iso(first_order),
+        "welcome_email_sent": True,
+        "welcome_email_date": TODAY,
+        "sync_date": TODAY,
+        "metadata": None,
+    }
+
+
+def _insert_missing(rows: Rows) -> str:
+    names = ", ".join(TYPES)
+    form = ", ".join(map(" ".join, TYPES.items()))
+    return (
+        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
+        f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
+    )
+
+
+def _values(rows: Rows) -> str:
+    # For the types in TYPES, JSON literals are valid GoogleSQL literals.
+    tuples = []
+    for row in rows:
+        values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]
+        tuples.append(f"({', '.join(values)})")
+    return ", ".join(tuples)

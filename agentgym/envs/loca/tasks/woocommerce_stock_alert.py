@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -24,7 +25,15 @@ from agentgym.envs.loca.checks import (
     set_failures,
     table_failures,
 )
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
+from agentgym.envs.loca.draws import (
+    LAST,
+    address,
+    load_texts,
+    people,
+    pick,
+    shuffled,
+    text_of,
+)
 from agentgym.envs.loca.fragments import (
     Record,
     as_records,
@@ -37,12 +46,9 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.published.files import Rows
+from agentgym.envs.loca.published.files import Grid, Row, Rows
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
-from agentgym.office.email.server import Email
-from agentgym.office.spreadsheet.google_sheet import GoogleSheet
-from agentgym.office.woocommerce.server import WooCommerce
 
 ME = "admin@woocommerce.local"
 DOMAIN = "mcp.com"
@@ -51,33 +57,20 @@ ALERTS = "Stock Alert"
 SUPPLIERS = "Suppliers"
 CONTACTS = "contacts.md"
 TEMPLATE = "stock_alert_email_template.md"
-COLUMNS = tuple(
-    (
-        "Product ID|Product Name|SKU|Current Stock|Safety Threshold|Supplier Name|Supplier ID|"
-        "Supplier Contact"
-    ).split("|")
+COLUMNS = (
+    "Product ID",
+    "Product Name",
+    "SKU",
+    "Current Stock",
+    "Safety Threshold",
+    "Supplier Name",
+    "Supplier ID",
+    "Supplier Contact",
 )
-FIELDS = {
-    "product_id": "Product ID",
-    "product_name": "Product Name",
-    "sku": "SKU",
-    "current_stock": "Current Stock",
-    "safety_threshold": "Safety Threshold",
-    "supplier_name": "Supplier Name",
-    "supplier_id": "Supplier ID",
-    "supplier_contact": "Supplier Contact",
-}
 _NUMBERS = ("Product ID", "Current Stock", "Safety Threshold")
 CELLS = dict.fromkeys(COLUMNS, exact) | dict.fromkeys(_NUMBERS, number())
 LETTER = text_of("letters", "WoocommerceStockAlert")
-ROLES = (
-    "Purchasing manager",
-    "Purchasing assistant",
-    "Former purchasing manager (left in 2024)",
-    "Sales manager",
-    "Warehouse",
-    "Accounting",
-)
+ROLES: Sequence[str] = load_texts("words")["WoocommerceStockAlert"]["roles"]
 # Shop tables that the plan does not change.
 PROTECTED = tuple("products product_categories categories tags orders customers settings".split())
 # Probability that the stock is close to the threshold: one below for products that need an alert,
@@ -127,53 +120,44 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if stock["role"] == "gone" or self.happens(_OUTLOOK_RATE):
                 kind = "gone" if stock["role"] == "gone" else "stays"
                 product["description"] = add_note(self.rng, product["description"], kind)
-            supplier = pick(self.rng, list(suppliers))
-            products.append({**stock, **product, "supplier": supplier})
-        shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all(list(map(_record, products)))
+            products.append({**stock, **product, "supplier": pick(self.rng, suppliers)})
+        ids = self.shop.products.add_all(list(map(_record, products)))
         rows, old, new = [], [], []
         for key, product in zip(ids, products, strict=True):
-            rows.append(_row(key, product, suppliers))
+            rows.append(_row(key, product))
             if product["role"] == "reported":
                 old.append(self._outdated(rows[-1]))
             elif product["role"] == "low":
                 new.append(rows[-1])
-        sheets = self.office.get(GoogleSheet)
         older = []  # alerts in another spreadsheet, which do not count
         for k, row in enumerate(rows[:2]):
             older.append(self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}))
-        sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: _table(older)})
+        self.sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: _table(older)})
         old = shuffled(self.rng, old)
         tables: dict[str, list[Any]] = {
             ALERTS: _table(old),
-            SUPPLIERS: [
-                ("Supplier ID", "Supplier Name", "Supplier Contact"),
-                *([supplier, *fields.values()] for supplier, fields in suppliers.items()),
-            ],
+            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *suppliers],
         }
-        spreadsheet = sheets.add_spreadsheet(TITLE, tables)
+        spreadsheet = self.sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
             "new": new,
             "old": old,
             "manager": self._write_files(),
             "sheet": spreadsheet,
-            "shop": digest(shop.store, *PROTECTED),
+            "shop": digest(self.shop.store, *PROTECTED),
             "files": file_state(self.files),
-            "sheets": other_sheets(sheets, spreadsheet, ALERTS),
-            "users": self.office.get(Email).users(),
+            "sheets": other_sheets(self.sheets, spreadsheet, ALERTS),
+            "users": self.email.users(),
         }
 
-    def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
-        suppliers = {}
+    def _suppliers(self, count: int) -> list[tuple[str, str, str]]:
+        """Draw suppliers with an id, a name and an email address."""
+        suppliers = []
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
             box = pick(self.rng, ["sales", "orders", "info"])
-            suppliers[f"SUP-{serial + 100}"] = {
-                "Supplier Name": name,
-                "Supplier Contact": address(
-                    box, serial, f"{name.lower().replace(' ', '-')}.example.com"
-                ),
-            }
+            contact = address(box, serial, f"{name.lower().replace(' ', '-')}.example.com")
+            suppliers.append((f"SUP-{serial + 100}", name, contact))
         return suppliers
 
     def _product(self, role: str, first: bool) -> Record:
@@ -199,16 +183,13 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         if edge or first:
             return {**product, "stock": threshold}
         if kind < _REPORTED_RATE:
-            return {
-                **product,
-                "role": "reported",
-                "stock": below if self.happens(0.7) else plenty,
-            }
+            stock = below if self.happens(0.7) else plenty
+            return {**product, "role": "reported", "stock": stock}
         if kind < _REPORTED_RATE + _HIDDEN_RATE:
             return {**product, "status": pick(self.rng, ["draft", "private"])}
         return {**product, "stock": None if self.happens(0.08) else plenty}
 
-    def _outdated(self, row: Mapping[str, Any]) -> Record:
+    def _outdated(self, row: Row) -> Record:
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
@@ -217,9 +198,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             mail = address(name, k + 1, DOMAIN)
             users.append((mail, "", name))
             lines.append(f"- {ROLES[k]}: {name} <{mail}>")
-        email = self.office.get(Email)
-        email.add_users([(ME, "admin-2025", "Shop Admin"), *users])
-        email.login_as(ME)
+        self.email.add_users([(ME, "admin-2025", "Shop Admin"), *users])
+        self.email.login_as(ME)
         text = "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""])
         self.files.write(CONTACTS, text)
         self.files.write(TEMPLATE, LETTER)
@@ -243,7 +223,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, row in enumerate(alerts["rows"]):
             if k not in alerts["own"] and not is_blank(row):
                 old.append(row)
-        reported = {row[COLUMNS.index("SKU")] for row in old[1:]}
+        reported = {row[2] for row in old[1:]}
         suppliers = {row[0]: row for row in contacts["rows"][1:]}
         rows = []
         for product in low:
@@ -273,23 +253,21 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
-        sheets = self.office.get(GoogleSheet)
         truth = self.truth
-        yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
-        table = values_of(sheets, truth["sheet"], ALERTS)
+        yield from other_sheet_failures(self.sheets, truth["sheet"], ALERTS, truth["sheets"])
+        table = values_of(self.sheets, truth["sheet"], ALERTS)
         yield from self.outlook.derive(
             "alerts",
-            sheets.store.version(),
+            self.sheets.store.version(),
             lambda: list(_alert_failures(table, truth["old"], truth["new"])),
         )
         yield from self._mail_failures()
-        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
+        if digest(self.shop.store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
 
     def _mail_failures(self) -> Iterator[str]:
-        email = self.office.get(Email)
         letters = self.outlook.derive("letters", "", self._letters)
-        mails = email.sent()
+        mails = self.email.sent()
         addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
         expected = [(self.truth["manager"], subject) for subject in letters]
         yield from set_failures("mails", addressed, expected)
@@ -299,7 +277,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 yield f"the text of the mail {mail.subject!r} does not match the template"
             if mail.attachments:
                 yield f"the mail {mail.subject!r} has attachments"
-        if email.users() != self.truth["users"]:
+        if self.email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
 
     def _letters(self) -> dict[str, str]:
@@ -307,7 +285,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 
 def _alert_failures(
-    table: Sequence[Sequence[Any]],
+    table: Grid,
     old: Rows,
     new: Rows,
 ) -> Iterator[str]:
@@ -318,7 +296,7 @@ def _alert_failures(
         yield f"{ALERTS}: the initial rows must come first, in their original order"
 
 
-def _record(product: Mapping[str, Any]) -> Record:
+def _record(product: Row) -> Record:
     record = fields_of(product, "name", "sku", "description", "status")
     if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
@@ -329,7 +307,7 @@ def _record(product: Mapping[str, Any]) -> Record:
         "categories": [product["department"]],
         "meta_data": {
             "stock_threshold": str(product["threshold"]),
-            "supplier_id": product["supplier"],
+            "supplier_id": product["supplier"][0],
         },
         "stock_quantity": product["stock"],
         "backorders": "notify",
@@ -341,25 +319,16 @@ def _table(rows: Rows) -> list[tuple[Any, ...]]:
     return [COLUMNS, *(tuple(row.values()) for row in rows)]
 
 
-def _row(
-    key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
-) -> Record:
-    supplier = suppliers[product["supplier"]]
-    values = (
-        key,
-        product["name"],
-        product["sku"],
-        product["stock"],
-        product["threshold"],
-        supplier["Supplier Name"],
-        product["supplier"],
-        supplier["Supplier Contact"],
-    )
-    return dict(zip(COLUMNS, values, strict=True))
+def _row(key: int, product: Row) -> Record:
+    supplier, name, contact = product["supplier"]
+    facts = itemgetter("name", "sku", "stock", "threshold")(product)
+    return dict(zip(COLUMNS, (key, *facts, name, supplier, contact), strict=True))
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    values = {}
+    for column, cell in zip(COLUMNS, row, strict=True):
+        values[column.lower().replace(" ", "_")] = as_text(cell)
     return fill_letter(template, values)
 
 

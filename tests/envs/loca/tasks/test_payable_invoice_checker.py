@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS, key_of
-from agentgym.envs.loca.tasks.payable_invoice_checker import ME, SUBJECT
+from agentgym.envs.loca.tasks.payable_invoice_checker import (
+    COMMENT,
+    FLAG,
+    INVOICES,
+    ME,
+    PAYMENTS,
+    SUBJECT,
+    key_of,
+)
 from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf

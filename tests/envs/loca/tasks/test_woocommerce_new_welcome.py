@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.tasks.customer_rows import DATASET, FROM, NOW, TABLE
-from agentgym.envs.loca.tasks.woocommerce_new_welcome import LETTER
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import DATASET, FROM, LETTER, NOW, TABLE
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
