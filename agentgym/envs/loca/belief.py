@@ -34,15 +34,7 @@ _KIND_ROOM = _LABEL + 80
 # The selection stops after this many successive records that are too long.
 _MISSES = 100
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
-_SPACED = re.compile(r"\S+")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A small fact, or one record of a large fact, as JSON text."""
-
-    text: str
-    words: frozenset[str]
+_NUMBERED = re.compile(r"(?<!\S)\S*\d\S*")  # a word with a digit
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -50,12 +42,11 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.casefold()))
 
 
-def split_fact(fact: Any) -> tuple[Piece, ...]:
-    """Split a fact into its records."""
+def split_fact(fact: Any) -> list[str]:
+    """Split a fact into its records, as JSON text."""
     if fact in (None, "", [], {}):
-        return ()
-    texts = _parts("", fact, _SMALL)
-    return tuple(Piece(_cut(text, _LONGEST), words_of(text)) for text in texts)
+        return []
+    return list(_parts("", fact, _SMALL))
 
 
 def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
@@ -81,7 +72,7 @@ class OfficeBelief:
     """Facts of an episode, indexed by word to avoid scans."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, oldest first
+        self._pieces: dict[str, list[str]] = {}  # the records by label, oldest first
         self._ages: dict[str, int] = {}
         self._changes: dict[str, None] = {}
         self._empty: dict[str, None] = {}
@@ -95,9 +86,9 @@ class OfficeBelief:
             self._empty[label] = None
             return
         self._ages[label] = len(self._ages)
-        self._pieces[label] = pieces
+        self._pieces[label] = [_cut(piece, _LONGEST) for piece in pieces]
         for place, piece in enumerate(pieces):
-            for word in piece.words:
+            for word in words_of(piece):
                 self._index.setdefault(word, []).append((label, place))
         kind = self._kinds.setdefault(self._kind(label), _Reads())
         kind.count += 1
@@ -142,7 +133,7 @@ class OfficeBelief:
         for label, place in self._ranked(needed):
             if place in chosen.get(label, ()):
                 continue
-            cost = len(self._pieces[label][place].text) + 2
+            cost = len(self._pieces[label][place]) + 2
             if label not in chosen:
                 cost += len(self._line(label, [])) + 1
             if cost <= room:
@@ -175,7 +166,7 @@ class OfficeBelief:
 
     def _line(self, label: str, places: Sequence[int]) -> str:
         pieces = self._pieces[label]
-        texts = "; ".join(pieces[place].text for place in places)
+        texts = "; ".join(pieces[place] for place in places)
         if len(places) == len(pieces):
             return f"- {label} => {texts}"
         return f"- {label} => {texts} ({len(places)} of {len(pieces)})"
@@ -195,13 +186,8 @@ class OfficeBelief:
         return lines
 
     def _kind(self, label: str) -> str:
-        name = _SPACED.sub(_leave_out_numbers, label)
+        name = _NUMBERED.sub("#", label)  # labels that differ only in numbers have the same kind
         return name if name in self._kinds or len(self._kinds) < _KINDS else _OTHERS
-
-
-def _leave_out_numbers(word: re.Match[str]) -> str:
-    # Labels that differ only in numbers have the same kind.
-    return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 
 def _cut(text: str, most: int = _CALL) -> str:

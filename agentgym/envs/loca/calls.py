@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.office.email.messages import addresses
 from agentgym.office.office import Office
 from agentgym.office.spreadsheet.cells import parse_area
@@ -50,7 +51,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
     return ToolCall(_SAME_TOOL.get(call.name, call.name), arguments, call.id)
 
 
-def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _canonical_mail(arguments: Fields) -> Record:
     # Recipients in To, Cc and Bcc receive the same mail.
     mail = dict(arguments)
     to: list[str] = []
@@ -79,7 +80,7 @@ def _canonical_value(value: Any) -> Any:
 
 
 @functools.cache
-def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
+def _defaults(servers: tuple[str, ...]) -> Mapping[str, Fields]:
     defaults = {}
     for server in Office(servers).toolsets():
         for name, tool in tools_of(server).items():
@@ -91,29 +92,26 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 # Maps the name of each changed item to the new value.
 Effects: TypeAlias = Mapping[str, str]
 
-NO_EFFECTS: Effects = {}
 # Name of the item that tracks the mail login.
 SESSION = "session"
-# Effects are cached, because every turn compares the same pending steps.
-_CACHED = 512
 
 
 def effects_of(call: ToolCall) -> Effects:
     """Return the effects that a call's arguments show, or none for unknown tools."""
     if call.name not in _READERS:
-        return NO_EFFECTS
+        return {}
     return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@functools.lru_cache(maxsize=512)  # every turn compares the same pending steps
 def _effects(tool: str, arguments: str) -> Effects:
     try:
         return dict(_READERS[tool](json.loads(arguments)))
     except (ToolError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return NO_EFFECTS  # a chat may contain invalid calls
+        return {}  # a chat may contain invalid calls
 
 
-def _products(arguments: Mapping[str, Any]) -> Effects:
+def _products(arguments: Fields) -> Effects:
     effects: dict[str, str] = {}
     for each in arguments.get("update") or ():
         fields = {name: value for name, value in each.items() if name != "id"}
@@ -122,7 +120,7 @@ def _products(arguments: Mapping[str, Any]) -> Effects:
     return effects
 
 
-def _product(number: int, data: Mapping[str, Any]) -> Effects:
+def _product(number: int, data: Fields) -> Effects:
     return {f"product {number} {name}": _text(value) for name, value in data.items()}
 
 
@@ -132,7 +130,7 @@ def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> 
     return {f"cell {place} {number} {column}": _text(value) for column, value in columns}
 
 
-def _cells(arguments: Mapping[str, Any]) -> Effects:
+def _cells(arguments: Fields) -> Effects:
     place = f"{arguments['spreadsheet_id']} {arguments['sheet']}"
     areas = arguments.get("ranges") or {arguments["range"]: arguments["data"]}
     effects: dict[str, str] = {}
@@ -154,7 +152,7 @@ def _text(value: Any) -> str:
     return text
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
+_READERS: Mapping[str, Callable[[Fields], Effects]] = {
     "woo_products_batch_update": _products,
     "woo_products_update": lambda arguments: _product(
         arguments["productId"], arguments["productData"]

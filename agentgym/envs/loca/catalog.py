@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlot, sentences
@@ -45,7 +46,7 @@ def products_book() -> PhraseBook:
     return PhraseBook(load_texts("products")["any"], SLOTS)
 
 
-def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
+def make_products(rng: Generator, count: int) -> list[dict[str, str]]:
     """Draw products, at most 900,000 because SKUs are unique."""
     products: list[dict[str, str]] = []
     seen = Counter[str]()
@@ -68,7 +69,7 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
     return products
 
 
-def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
+def _describe(rng: Generator, about: Sequence[Phrase]) -> str:
     def values() -> dict[str, int]:
         return {"number": whole(rng, 20, 91), "few_number": whole(rng, 3, 10)}
 
@@ -77,7 +78,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
     return " ".join([*texts, *products_book().write_some("about", rng, more, values)])
 
 
-def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
+def add_note(rng: Generator, description: str, kind: str) -> str:
     """Insert a sentence of the given kind into a product description."""
     parts = sentences(description)
     note = products_book().write(kind, rng, few_number=whole(rng, 3, 10))
@@ -90,7 +91,7 @@ def has_note(description: str, kind: str) -> bool:
     return any(found == kind for found, _ in products_book().read(description))
 
 
-def cents(rng: np.random.Generator, low: int, high: int) -> str:
+def cents(rng: Generator, low: int, high: int) -> str:
     """Draw a price in `[low, high)` cents and return a decimal string."""
     return in_decimals(whole(rng, low, high))
 

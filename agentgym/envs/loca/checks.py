@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.office.email.messages import Mail
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
@@ -22,6 +23,8 @@ from agentgym.text.tools import ToolError, echo
 # A comparison function takes the actual cell and the expected cell.
 Same: TypeAlias = Callable[[Any, Any], bool]
 
+# Errors that an output can cause when LOCA-bench's rules read it.
+UNREADABLE = (ToolError, ValueError, LookupError, csv.Error)
 _ROUNDING = 1e-9  # tolerates floating-point errors, which the agent cannot avoid
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
@@ -90,8 +93,8 @@ def set_failures(
 
 def row_failures(
     what: str,
-    actual: Sequence[Mapping[str, Any]],
-    expected: Sequence[Mapping[str, Any]],
+    actual: Rows,
+    expected: Rows,
     columns: Mapping[str, Same],
     key: Sequence[str],
     ordered: bool = False,
@@ -107,10 +110,10 @@ def row_failures(
         ordered: Whether the order of rows matters.
     """
 
-    def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    def keys_of(rows: Rows) -> list[tuple[str, ...]]:
         return [tuple(as_text(row.get(name)) for name in key) for row in rows]
 
-    def differences(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> int:
+    def differences(row: Fields, wanted: Fields) -> int:
         return sum(not same(row.get(column), wanted[column]) for column, same in columns.items())
 
     actual_keys, expected_keys = keys_of(actual), keys_of(expected)
@@ -118,7 +121,7 @@ def row_failures(
         set_failures(what, map(" / ".join, actual_keys), map(" / ".join, expected_keys))
     )
     yield from unmatched
-    candidates: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    candidates: dict[tuple[str, ...], list[Fields]] = {}
     for name, row in zip(actual_keys, actual, strict=True):
         candidates.setdefault(name, []).append(row)
     for name, row in zip(expected_keys, expected, strict=True):
@@ -150,7 +153,7 @@ class CsvTable:
     ordered: bool = False
     forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
-    def failures(self, files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    def failures(self, files: Workspace, expected: Rows) -> Iterator[str]:
         """Yield a sentence for each failed check of the file in a workspace."""
         try:
             text = files.read_text(self.path)
@@ -159,30 +162,26 @@ class CsvTable:
             text = ",".join(self.columns)  # without a file, every row is missing
         yield from self.text_failures(text, expected)
 
-    def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    def text_failures(self, text: str, expected: Rows) -> Iterator[str]:
         """Yield a sentence for each failed check of CSV text."""
         rows, format_failures = csv_rows(text, self.path, self.columns)
         yield from format_failures
         actual, wanted = map(self._in_one_form, (rows, expected))
         yield from row_failures(self.path, actual, wanted, self.cells, self.key, self.ordered)
 
-    def _in_one_form(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        if not self.forms:
-            return rows
+    def _in_one_form(self, rows: Rows) -> Rows:
         converted = []
         for row in rows:
             cells = {name: form(row[name]) for name, form in self.forms.items()}
             converted.append({**row, **cells})
         return converted
 
-    def matches(self, text: str, expected: Sequence[Mapping[str, Any]]) -> bool:
+    def matches(self, text: str, expected: Rows) -> bool:
         """Return whether CSV text passes all checks."""
         return not any(self.text_failures(text, expected))
 
 
-def csv_rows(
-    text: str, path: str, columns: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str]]:
+def csv_rows(text: str, path: str, columns: Sequence[str]) -> tuple[list[Record], list[str]]:
     """Return the rows and the format errors of CSV text."""
     try:
         reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
@@ -211,8 +210,8 @@ def hash_of(value: object) -> str:
 
 def table_failures(
     what: str,
-    table: Sequence[Sequence[Any]],
-    expected: Sequence[Mapping[str, Any]],
+    table: Grid,
+    expected: Rows,
     cells: Mapping[str, Same],
     key: Sequence[str],
     ordered: bool = False,
@@ -228,9 +227,7 @@ def table_failures(
     yield from row_failures(what, rows, expected, cells, key, ordered)
 
 
-def named_rows(
-    table: Sequence[Sequence[Any]], columns: Sequence[str]
-) -> tuple[list[str], list[dict[str, Any]]]:
+def named_rows(table: Grid, columns: Sequence[str]) -> tuple[list[str], list[Record]]:
     """Return the header and the non-empty rows of a table."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends at its last non-empty cell
@@ -242,13 +239,11 @@ def named_rows(
 
 
 @functools.lru_cache(maxsize=4)  # each call triggers a check, but few calls change a workbook
-def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequence[str]]:
+def _sheets_of(data: bytes) -> tuple[Mapping[str, Grid], Sequence[str]]:
     return read_workbook(data), hidden_parts(data)
 
 
-def open_output(
-    files: Workspace, path: str, title: str
-) -> tuple[Sequence[Sequence[Any]], list[str]]:
+def open_output(files: Workspace, path: str, title: str) -> tuple[Grid, list[str]]:
     """Return the rows of a workbook's only sheet, and a sentence for each failed check."""
     try:
         sheets, hidden = _sheets_of(files.read(path))
@@ -286,7 +281,7 @@ def file_failures(
             yield f"the file {path} was changed"
 
 
-def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def write_csv(columns: Sequence[str], rows: Iterable[Fields]) -> str:
     """Return rows as CSV text with a header."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

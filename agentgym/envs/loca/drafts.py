@@ -42,24 +42,20 @@ class DrawnState:
 @functools.lru_cache(maxsize=8)
 def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
     """Draw a state of the configured length, correcting the size after each try."""
-    if config.size is not None:
-        draft = _draw_draft(task, config, (seed, config.size), config.size)
-        return _complete(task, config, draft)
-    size = max(1, round(config.length / task.tokens_per_unit))
-
-    def error(draft: DrawnState) -> int:
-        return abs(draft.tokens - config.length)
-
-    drafts = [_draw_draft(task, config, (seed, 0), size)]
-    sizes = [size]
-    while len(drafts) < _TRIES and min(map(error, drafts)) > TOLERANCE * config.length:
+    length = config.length
+    size = config.size or max(1, round(length / task.tokens_per_unit))
+    best = _draw_draft(task, config, (seed, config.size or 0), size)
+    for number in range(1, _TRIES):
+        if config.size or abs(best.tokens - length) <= TOLERANCE * length:
+            break
         # With this exponent, the loop converges whether the length grows linearly or quadratically.
         # A size may be tried again, since another draw may fit.
-        size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
-        size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
-        sizes.append(min(MAX_SIZE, max(1, size)))
-        drafts.append(_draw_draft(task, config, (seed, len(drafts)), sizes[-1]))
-    return _complete(task, config, min(drafts, key=error))
+        tried = round(size * (length / max(1, best.tokens)) ** 0.75)
+        tried = min(MAX_SIZE, max(1, tried))
+        draft = _draw_draft(task, config, (seed, number), tried)
+        if abs(draft.tokens - length) < abs(best.tokens - length):
+            best, size = draft, tried
+    return _complete(task, config, best)
 
 
 def _draw_draft(

@@ -8,32 +8,31 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs import reading
+from agentgym.envs.loca.records import Fields
 
 ItemT = TypeVar("ItemT")
 
 
-def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
+def whole(rng: Generator, low: int, high: int | None = None) -> int:
     """Draw an integer from `[low, high)`, or from `[0, low)` if `high` is None."""
     return int(rng.integers(low, high))
 
 
-def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
+def pick(rng: Generator, items: Sequence[ItemT]) -> ItemT:
     """Draw one item."""
     # `rng.choice` draws the same items, but first converts them to an array, which is slow.
     return items[int(rng.integers(len(items)))]
 
 
-def shuffled(
-    rng: np.random.Generator, items: Sequence[ItemT], count: int | None = None
-) -> list[ItemT]:
+def shuffled(rng: Generator, items: Sequence[ItemT], count: int | None = None) -> list[ItemT]:
     """Return `count` items (all by default) in random order."""
     return [items[k] for k in rng.permutation(len(items))[:count].tolist()]
 
 
-def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
+def pick_by_share(rng: Generator, shares: Mapping[ItemT, float]) -> ItemT:
     """Draw an item by probability; the last item gets any remaining probability."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
@@ -51,7 +50,7 @@ class DrawnValues(dict[str, Any]):
 
 
 @functools.cache
-def load_texts(name: str) -> Mapping[str, Any]:
+def load_texts(name: str) -> Fields:
     """Return the tables of a TOML file in the folder `texts`, which callers must not modify."""
     return reading.load_texts(__file__, name)
 
@@ -67,7 +66,7 @@ LAST: Sequence[str] = _NAMES["last"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def people(rng: np.random.Generator, count: int) -> list[str]:
+def people(rng: Generator, count: int) -> list[str]:
     """Draw distinct full names, at most 386,694."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))

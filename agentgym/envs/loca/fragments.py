@@ -7,11 +7,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentgym.envs.loca.calls import Effects, cell_effects
 from agentgym.envs.loca.checks import CsvTable, same_subject, says, write_csv
 from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.results import cell_rows, read_metadata, sheet_values
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
@@ -19,17 +20,14 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
-# A row, a JSON object or a database record.
-Record: TypeAlias = dict[str, Any]
-
 _MAILS = 20  # the default page size of get_emails
 _SHOP_PAGE = 20  # twenty products or orders fit even into a small context window
 
 
-def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
+def read_folder(keep: Callable[[Record], Any], folder: str = "INBOX") -> Piece:
     """Read all emails in a folder, newest first."""
 
-    def learn(text: str) -> dict[str, Any]:
+    def learn(text: str) -> Record:
         listing = json.loads(text)
         if listing["page_size"] < _MAILS:
             raise ValueError(f"page_size must be at least {_MAILS}, got {listing['page_size']}")
@@ -49,16 +47,14 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     return [fact for listing in (first, *others) for fact in listing["kept"]]
 
 
-def _kept(keep: Callable[[dict[str, Any]], Any], items: Iterable[dict[str, Any]]) -> list[Any]:
+def _kept(keep: Callable[[Record], Any], items: Iterable[Record]) -> list[Any]:
     return [fact for fact in map(keep, items) if fact is not None]
 
 
-def read_shop(
-    what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
-) -> Piece:
+def read_shop(what: str, tool: str, keep: Callable[[Record], Any], **arguments: Any) -> Piece:
     """Read a shop listing page by page."""
 
-    def learn(text: str) -> dict[str, Any]:
+    def learn(text: str) -> Record:
         items = json.loads(text)
         return {"count": len(items), "kept": _kept(keep, items)}
 
@@ -89,12 +85,12 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     hold) and `own` (the indices of the rows that off-plan calls have written).
     """
 
-    def learn(text: str) -> dict[str, Any]:
+    def learn(text: str) -> Record:
         [area] = json.loads(text)["valueRanges"]
         room = re.findall("[0-9]+", area["range"])[-1]
         return {"rows": area["values"], "room": int(room)}
 
-    def mark_own(fact: dict[str, Any], effects: Effects, _: Sequence[Any]) -> dict[str, Any]:
+    def mark_own(fact: Record, effects: Effects, _: Sequence[Any]) -> Record:
         own = []
         if effects:
             for k, row in enumerate(fact["rows"]):
@@ -107,7 +103,7 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     return PlanStep(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
 
 
-def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
+def settle_file(table: CsvTable, rows: Rows) -> Piece:
     """Check a CSV file that off-plan calls changed; return the step that corrects it."""
     path = table.path
 
@@ -185,7 +181,7 @@ def create(
     )
 
 
-def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def over(table: Grid, rows: Grid) -> list[list[Any]]:
     """Return data that overwrites a table with `rows` and clears all other cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
@@ -196,9 +192,9 @@ def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[
 def settle_sheet(
     write_step: Callable[..., PlanStep],
     where: Mapping[str, str],
-    table: Sequence[Sequence[Any]],
+    table: Grid,
     area: str,
-    is_right: Callable[[Sequence[Sequence[Any]]], bool],
+    is_right: Callable[[Grid], bool],
 ) -> Piece:
     """Check a sheet that off-plan calls changed; return the step that corrects it.
 
@@ -223,7 +219,7 @@ def settle_sheet(
     return [write_step(range=area, data=data)]
 
 
-def mail_of(arguments: Mapping[str, Any]) -> Mail:
+def mail_of(arguments: Fields) -> Mail:
     """Return the email that a `send_email` call sends."""
     names = [path.rpartition("/")[2] for path in arguments.get("attachments") or ()]
     return Mail(
@@ -237,21 +233,7 @@ def mail_of(arguments: Mapping[str, Any]) -> Mail:
     )
 
 
-def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a `PlanStep.accepts` check of an email's subject, words and attachment names."""
-
-    def accepts(arguments: Mapping[str, Any]) -> bool:
-        mail = mail_of(arguments)
-        return (
-            same_subject(mail, subject)
-            and says(mail, body)
-            and list(mail.attachments) == list(attachments)
-        )
-
-    return accepts
-
-
-def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
+def fill_letter(template: str, values: Fields) -> tuple[str, str]:
     """Fill a letter template; return the subject (the first line) and the body."""
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
@@ -263,17 +245,16 @@ def send_letter(
 ) -> PlanStep:
     """Return the step that sends a letter."""
     subject, body = letter
-    message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
+    message: Record = {"to": to, "subject": subject, "body": body}
     if attachments:
         message["attachments"] = list(attachments)
-    return write(
-        label,
-        output,
-        "send_email",
-        same=("to",),
-        accepts=same_letter(subject, body, *attachments),
-        **message,
-    )
+
+    def accepts(arguments: Fields) -> bool:
+        mail = mail_of(arguments)
+        is_right = same_subject(mail, subject) and says(mail, body)
+        return is_right and list(mail.attachments) == list(attachments)
+
+    return write(label, output, "send_email", same=("to",), accepts=accepts, **message)
 
 
 def as_records(columns: Collection[str], rows: Iterable[Iterable[Any]]) -> list[Record]:
@@ -281,6 +262,6 @@ def as_records(columns: Collection[str], rows: Iterable[Iterable[Any]]) -> list[
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def fields_of(record: Mapping[str, Any], /, *same: str, **renamed: str) -> Record:
+def fields_of(record: Fields, /, *same: str, **renamed: str) -> Record:
     """Return some fields of a record; `renamed` maps new names to the record's names."""
     return {name: record[renamed.get(name, name)] for name in (*same, *renamed)}

@@ -25,11 +25,9 @@ class Outlook:
 
     def derive(self, name: str, version: object, make: Callable[[], ValueT]) -> ValueT:
         """Return `make()`; the result is cached under `name` until `version` changes."""
-        known, value = self._derived.get(name, (None, None))
-        if name not in self._derived or known != version:
-            value = make()
-            self._derived[name] = version, value
-        return cast("ValueT", value)
+        if name not in self._derived or self._derived[name][0] != version:
+            self._derived[name] = version, make()
+        return cast("ValueT", self._derived[name][1])
 
     def count(self, task: OfficeTask[Any]) -> int:
         """Return the number of failed requirements."""
@@ -52,8 +50,6 @@ class Outlook:
     def __eq__(self, other: object) -> bool:
         # The cache is not part of the state.
         return isinstance(other, Outlook)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[type[Outlook], tuple[()]]:
         return Outlook, ()

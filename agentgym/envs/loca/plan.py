@@ -6,11 +6,12 @@ office only through tool results, so a successful plan proves that the tools suf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.calls import Effects, effects_of
+from agentgym.envs.loca.records import Fields
 from agentgym.text.messages import ToolCall
 
 # Function that maps calls with the same effect to one canonical form.
@@ -18,7 +19,9 @@ Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 # Exceptions that a plan may raise for unexpected results or facts. Python turns a StopIteration
 # inside a generator into a RuntimeError.
-SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+SENSELESS = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, SyntaxError, MemoryError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class PlanStep:
     learn: Callable[[str], Any] | None = None
     output: str = ""
     same: tuple[str, ...] = ()
-    accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    accepts: Callable[[Fields], bool] | None = None
     mark_own: Callable[[Any, Effects, Sequence[Any]], Any] | None = None
     thing: str = ""
     is_look: bool = False
@@ -70,8 +73,10 @@ class PlanStep:
             return False
 
 
-# Steps that a plan yields as a sequence may run in any order. A step without `learn` returns None.
-Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
+# Steps in a sequence may run in any order.
+Batch: TypeAlias = PlanStep | Sequence[PlanStep]
+# A generator that receives the facts of its steps; the fact of a step without `learn` is None.
+Plan: TypeAlias = Generator[Batch, Any, None]
 
 # The last step of every plan, which ends the episode.
 CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
@@ -104,7 +109,7 @@ def write(
     *,
     thing: str = "",
     same: Sequence[str] = (),
-    accepts: Callable[[Mapping[str, Any]], bool] | None = None,
+    accepts: Callable[[Fields], bool] | None = None,
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> PlanStep:
@@ -114,4 +119,4 @@ def write(
 
 
 # Part of a plan, run with `yield from`.
-Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]
+Piece = Generator[Batch, Any, list[Any]]

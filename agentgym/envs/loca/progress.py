@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
 from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_changed
-from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
+from agentgym.envs.loca.plan import CLAIM, SENSELESS, Batch, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
 # Maximum number of stored results, to bound the memory that random reads can use.
@@ -35,19 +34,6 @@ _ARROW = "\\u003d>"
 
 def _identity(call: ToolCall) -> ToolCall:
     return call
-
-
-@dataclass(frozen=True, slots=True)
-class Noticed:
-    """Changes to the office, detected after a call.
-
-    Attributes:
-        files: Maps each changed file, as `file <path>`, to whether the file is readable.
-        own_records: The records that the agent has added, or None if unchanged.
-    """
-
-    files: Mapping[str, bool]
-    own_records: Sequence[Any] | None = None
 
 
 class Progress:
@@ -74,7 +60,7 @@ class Progress:
         self.off_plan_calls: list[ToolCall] = []
         self.lost = ""
         self._script: Plan | None = None
-        self._batch: PlanStep | Sequence[PlanStep] = ()
+        self._batch: Batch = ()
         self._pending: dict[str, PlanStep] = {}
         self._exhausted = False
         self._completed: list[PlanStep] = []
@@ -110,9 +96,18 @@ class Progress:
         )
 
     def record(
-        self, call: ToolCall, result: str, lasting: bool, noticed: Noticed | None = None
+        self,
+        call: ToolCall,
+        result: str,
+        lasting: bool,
+        changed_files: Mapping[str, bool] | None = None,
+        own_records: Sequence[Any] | None = None,
     ) -> None:
-        """Record an executed call; `lasting` means that no later call can undo the effects."""
+        """Record an executed call; `lasting` means that no later call can undo the effects.
+
+        `changed_files` maps each changed file, as `file <path>`, to whether the file is readable.
+        `own_records` contains the records that the agent has added, or is None if unchanged.
+        """
         self._advance()
         step = self._match(call)
         if step is not None:
@@ -124,13 +119,9 @@ class Progress:
             self._record_change(call, effects)
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may make the same call
-        if noticed is not None:
-            self._notice(noticed, step)
-
-    def _notice(self, noticed: Noticed, step: PlanStep | None) -> None:
-        if step is None and noticed.own_records is not None:
-            self._own_records = noticed.own_records
-        for thing, is_readable in noticed.files.items():
+        if step is None and own_records is not None:
+            self._own_records = own_records
+        for thing, is_readable in (changed_files or {}).items():
             if step is None or step.thing != thing:
                 self._hide(thing, _UNSEEN if is_readable else _RUINED)
         self._advance()
@@ -197,10 +188,9 @@ class Progress:
     def lines(self) -> list[str]:
         """Return the facts as lines, which `restore` can read."""
         self._advance()
-        return [*self._lines.values(), *self._lines_of_others()]
-
-    def _lines_of_others(self) -> list[str]:
-        lines = [f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls]
+        lines = list(self._lines.values())
+        for call in self.off_plan_calls:
+            lines.append(f"also done: {call.name} {_dump(call.arguments)}")
         for call in self._unexplained():
             lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
         lines += [f"{prefix}: {thing}" for thing, prefix in self._unseen.items()]
@@ -323,7 +313,11 @@ class Progress:
         while self._script is None or not (self._pending or self._exhausted):
             try:
                 if self._script is None:
-                    self._restart()
+                    self._script = self._with_claim()
+                    self._completed, self._pending, self._exhausted = [], {}, False
+                    self._done_effects = {}
+                    self.lost = ""
+                    self._enter(next(self._script))
                     continue
                 self._completed += [step for step in self._steps() if step.label in self.facts]
                 # The fact of an unnecessary reading step is None.
@@ -336,14 +330,7 @@ class Progress:
                 self._batch, self._exhausted = (), True
                 self.lost = f"{type(error).__name__}: {error}"
 
-    def _restart(self) -> None:
-        self._script = self._with_claim()
-        self._completed, self._pending, self._exhausted = [], {}, False
-        self._done_effects = {}
-        self.lost = ""
-        self._enter(next(self._script))
-
-    def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
+    def _enter(self, batch: Batch) -> None:
         self._batch = batch
         self._pending = {}
         for step in self._steps():
@@ -385,7 +372,6 @@ class Progress:
             "_batch": (),
             "_pending": {},
             "_completed": [],
-            "_done_effects": {},
         }
 
 

@@ -7,8 +7,10 @@ import json
 import re
 from typing import Any
 
+from agentgym.envs.loca.records import Record
 
-def query_rows(text: str) -> list[dict[str, Any]]:
+
+def query_rows(text: str) -> list[Record]:
     """Return the rows of a BigQuery result."""
     start = re.search(r"^\[", text, re.MULTILINE)
     if start:
@@ -58,10 +60,6 @@ def sheet_values(text: str) -> list[list[Any]]:
     return list(area["values"])
 
 
-def read_metadata(text: str) -> dict[str, Any]:
+def read_metadata(text: str) -> Record:
     """Return the metadata in a `get_workbook_metadata` result."""
-    try:
-        facts = ast.literal_eval(text)
-    except (SyntaxError, MemoryError, RecursionError):  # results in a chat may be malformed
-        raise ValueError("the result must contain workbook metadata") from None
-    return dict(facts)
+    return dict(ast.literal_eval(text))

@@ -7,23 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym.envs.loca.checks import hash_of
+from agentgym.envs.loca.records import Grid
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.store import Store
 from agentgym.text.tools import echo
 
-
-def _whole_seconds(text: str) -> str:
-    return text[:-3] if text.endswith("+00:00") else text
-
-
 # Converters for the column types that can be read without DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
     "DOUBLE": float,
-    "TIMESTAMP WITH TIME ZONE": _whole_seconds,
+    "TIMESTAMP WITH TIME ZONE": lambda text: text.replace("+00:00", "+00"),
 }
 
 
@@ -81,7 +77,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
             yield f"the table {name} was changed"
 
 
-def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
+def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Grid:
     """Return the values of a sheet, or an empty list if the sheet is missing."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
     if sheet not in titles:

@@ -22,19 +22,14 @@ from pydantic import Field
 from agentgym.envs.loca import LENGTHS, MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import PROGRAMS, canonical_call, is_read, things_changed
-from agentgym.envs.loca.checks import file_failures
+from agentgym.envs.loca.checks import UNREADABLE, file_failures
 from agentgym.envs.loca.drafts import draw_state, plan_length
-from agentgym.envs.loca.draws import whole
+from agentgym.envs.loca.draws import text_of, whole
 from agentgym.envs.loca.outlook import Outlook
 from agentgym.envs.loca.plan import CLAIM, Plan, PlanStep
-from agentgym.envs.loca.progress import Noticed, Progress
-from agentgym.envs.loca.protected_state import (
-    DRAFTS,
-    HARMLESS,
-    INSIGHTS,
-    fingerprint_protected,
-    unexpected_changes,
-)
+from agentgym.envs.loca.progress import Progress
+from agentgym.envs.loca.protected_state import DRAFTS, HARMLESS, INSIGHTS, fingerprint_protected
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
 from agentgym.office.email.server import Email
@@ -252,15 +247,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         harmless = self.harmless_differences()
         named = [harmless[name] for name in (DRAFTS, INSIGHTS) if name in harmless]
         free = " and ".join(["new files of your own in /workspace", *named])
-        return (
-            "You work in an office through the tools of its services. Files are in /workspace. Do "
-            f"the task of the user completely and change nothing else; only {free} do not matter. "
-            "Only the state of the files and services at the end counts. Unless the task says "
-            "otherwise, numbers count by their value, whatever their notation and further "
-            "decimals, and blank rows of tables and blanks around the cells of files and sheets "
-            "do not matter; subjects, titles and database values must be exact. Nobody answers "
-            "questions; when all is done, call claim_done."
-        )
+        return text_of("prompts", "rules").format(free=free)
 
     def task(self) -> str:
         return self.opening
@@ -278,17 +265,22 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         before = self.truth.get("files", {}) if isinstance(self.truth, Mapping) else {}
         yield from file_failures(self.files, before, self.outputs)
         now = fingerprint_protected(self.office, self.mutable_tables, self.harmless_differences())
-        yield from unexpected_changes(self._protected_hashes, now)
+        for name, value in self._protected_hashes.items():
+            if now[name] != value:
+                yield f"{name}: something was added, changed or removed"
 
-    def report(self) -> Mapping[str, Any]:
+    def report(self) -> Fields:
         """Return the failed requirements and the description length.
 
         For a LOCA-bench state, add the score and failures according to LOCA-bench's own rule.
         """
         failures = list(self.all_failures())
-        published: dict[str, Any] = {}
+        published: Record = {}
         if self._is_published:
-            faults = list(self.published_failures())
+            try:
+                faults = list(self.published_failures())
+            except UNREADABLE as error:
+                faults = [f"an output cannot be read: {type(error).__name__}: {error}"]
             score = float(self.done and not faults)
             published = {"published_score": score, "published_faults": faults[:100]}
         return {
@@ -304,7 +296,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {"office": "", **requirements(cls.servers)}
 
     @classmethod
-    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Fields:
         """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
         Estimate the size from the lengths of two plans, then correct the estimate iteratively.
@@ -398,27 +390,26 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         counts = Counter[str]()
         with contextlib.closing(world.office):
             while (steps := world.progress.pending()) and steps != [CLAIM]:
-                counts[steps[0].label] += 1
-                if counts[steps[0].label] > _MOST_REPEATS or not world.follow(steps[0]):
+                step = steps[0]
+                counts[step.label] += 1
+                if counts[step.label] > _MOST_REPEATS:
+                    return False
+                try:
+                    result = world.office.call(step.call.name, step.call.arguments)
+                except ToolError:
+                    return False
+                world.read_result(step.call, result)
+                if step.label not in world.progress.facts:
                     return False
             world.done = True
             return bool(steps and world.score() == 1.0)
 
-    def follow(self, step: PlanStep) -> bool:
-        """Make the call of a pending step and return whether the call completes the step."""
-        try:
-            result = self.office.call(step.call.name, step.call.arguments)
-        except ToolError:
-            return False
-        self.read_result(step.call, result)
-        return step.label in self.progress.facts
-
     def legal_calls(self) -> Sequence[ToolCall]:
-        optimal = self.optimal_calls()
-        reads = [step.call for step in self.progress.completed() if not step.changes]
-        if optimal == [CLAIM.call]:
-            return [*optimal, *reads]
-        return [*optimal, *reads, CLAIM.call]
+        calls = list(self.optimal_calls())
+        calls += [step.call for step in self.progress.completed() if not step.changes]
+        if CLAIM.call not in calls:
+            calls.append(CLAIM.call)
+        return calls
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         pending, before = self.progress.pending(), self.outlook.count(self)
@@ -464,7 +455,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             if _files_below(full, before) != _files_below(full, self._files_seen):
                 changed[thing] = self._is_readable(full)
         own = self.own_records() if "tables" in things_changed(call) else None
-        self.progress.record(call, result, lasting, Noticed(changed, own))
+        self.progress.record(call, result, lasting, changed, own)
 
     def _is_readable(self, path: str) -> bool:
         if not path.endswith(".xlsx") or not self.files.is_file(path):

@@ -18,7 +18,7 @@ from tests.envs.loca.office import TASKS, fresh
 
 FILES = sorted(path.stem for path in Path(agentgym.__file__).parent.glob("envs/loca/texts/*.toml"))
 # TOML files that do not contain phrases.
-PLAIN = {"letters", "prompts", "invoices", "questions", "subjects", "words"}
+PLAIN = {"letters", "prompts", "invoices", "questions", "subjects", "harmless", "words"}
 SLOTS = {
     **COMMON_SLOTS,
     **dict.fromkeys(

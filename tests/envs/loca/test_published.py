@@ -425,12 +425,7 @@ def other_weights(weights: Mapping[str, Any]) -> str:
     return json.dumps({"target_category": "x", "conversion_weights": {"x": weights}})
 
 
-RECEIVED, WAREHOUSE = "groundtruth_workspace/invoice.jsonl", "local_db/snowflake/snowflake.db"
-
-
-def other_rows() -> Mapping[str, Any]:
-    tables = files_of("PayableInvoiceChecker")[WAREHOUSE]
-    return {name: {**table, "rows": []} for name, table in tables.items()}
+RECEIVED = "groundtruth_workspace/invoice.jsonl"
 
 
 def invoice(**fields: Any) -> str:
@@ -485,8 +480,6 @@ SPOILT: Mapping[str, tuple[str, str, Any, str]] = {
     "a path as number": (INVOICES, RECEIVED, invoice(invoice_id="../a"), "invoice.jsonl: line 1: invoice_id: String should match"),
     "no amount": (INVOICES, RECEIVED, invoice(total_amount=float("nan")), "line 1: total_amount: Input should be"),
     "fewer payments": (INVOICES, "groundtruth_workspace/interference_payments.jsonl", "", "must contain the same ids as"),
-    "an agent's rows": (INVOICES, WAREHOUSE, other_rows(), "^INVOICES of .*snowflake.db must contain the same ids"),
-    "an agent's memo": (INVOICES, "local_db/snowflake/insights.json", "[1]", "insights.json must be empty in an unused state"),
     "no buyers": (INVOICES, USERS, json.dumps({"": {**ACCOUNT, "email": "walkera@mcp.com"}}), r"must contain the users \['ashley"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
@@ -505,12 +498,16 @@ def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
         open_state(task, folder)
 
 
+# Files that the package does not read.
+UNREAD = {"permissions.json", "sheets.json", "insights.json", "snowflake.db"}
+
+
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize("task", TASKS)
 def test_an_error_names_the_malformed_file(tmp_path: Path, task: str, bad: bytes | None) -> None:
     state = example(tmp_path, task)
     for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
-        if path.name == "permissions.json":  # the permissions are not checked
+        if path.name in UNREAD:
             continue
         content = path.read_bytes()
         path.unlink()

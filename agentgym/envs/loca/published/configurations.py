@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.records import Fields
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class PublishedRun:
     """
 
     world: str
-    options: Mapping[str, Any]
+    options: Fields
     seed: int
 
 
@@ -81,11 +82,11 @@ def _convert(configuration: _Configuration) -> PublishedRun:
 
 
 @functools.cache
-def _tasks() -> Mapping[str, Any]:
+def _tasks() -> Fields:
     return tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))
 
 
-def _value(text: str, params: Mapping[str, Any]) -> Any:
+def _value(text: str, params: Fields) -> Any:
     """Evaluate a parameter name, or a sum or product of parameter names and integers."""
     if text.isdecimal():
         return int(text)

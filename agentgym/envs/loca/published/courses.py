@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import AwareDatetime, TypeAdapter
 
 from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.records import Record
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
 
@@ -122,14 +123,14 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
         users[user.id] = canvas.people.add_user(user.name, user.login_id, user.password)
     courses = {}
     for course in _records(folder / "courses.json", _Course).values():
-        extra: dict[str, Any] = {}
+        extra: Record = {}
         if course.id in earned:
             extra["credits"] = earned[course.id]
         if course.teacher_name and course.teacher_email:
             extra["teacher_name"] = course.teacher_name
             extra["teacher_email"] = course.teacher_email
         courses[course.id] = canvas.courses.add_course(course.name, course.course_code, **extra)
-    for members in _groups(folder / "enrollments.json", _Enrollment).values():
+    for members in _records(folder / "enrollments.json", dict[str, _Enrollment]).values():
         for one in members.values():
             canvas.courses.enroll(
                 courses[one.course_id], users[one.user_id], one.type, one.enrollment_state
@@ -170,7 +171,7 @@ def _load_assignments(
             points_possible=each.points_possible,
             due_at=each.due_at + delay,
         )
-    for handed_in in _groups(folder / "submissions.json", _Submission).values():
+    for handed_in in _records(folder / "submissions.json", dict[str, _Submission]).values():
         for one in handed_in.values():
             canvas.assignments.add_submission(
                 numbers[one.assignment_id], users[one.user_id], submitted_at=past, body=one.body
@@ -179,7 +180,3 @@ def _load_assignments(
 
 def _records(path: Path, kind: type[T]) -> Mapping[str, T]:
     return read_json(path, TypeAdapter(dict[str, kind]))  # type: ignore[valid-type]
-
-
-def _groups(path: Path, kind: type[T]) -> Mapping[str, Mapping[str, T]]:
-    return read_json(path, TypeAdapter(dict[str, dict[str, kind]]))  # type: ignore[valid-type]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from agentgym.envs.loca.checks import as_text, named_rows
+from agentgym.envs.loca.checks import as_text
 from agentgym.envs.loca.published.files import as_finite
+from agentgym.envs.loca.published.rules import first_sheet
+from agentgym.envs.loca.records import Fields, Rows
 from agentgym.envs.loca.writing.exam_notices import Said
 from agentgym.office.files.workspace import Workspace
-from agentgym.office.spreadsheet.workbooks import read_workbook
-from agentgym.text.tools import ToolError
 
 # The patterns limit the length of a line, so that a search takes linear time.
 _WELCOME = re.compile(r"Credits: (\d+)\n.*Exam Type: (Open|Closed)-Book")
@@ -74,17 +74,12 @@ def _facts(day: str, time: str, minutes: str, place: str) -> list[Said]:
     ]
 
 
-def schedule_failures(
-    files: Workspace, path: str, expected: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def schedule_failures(files: Workspace, path: str, expected: Rows) -> Iterator[str]:
     """Compare workbook rows by course; strings match if one contains the other."""
-    try:
-        table = next(iter(read_workbook(files.read(path)).values()), []) or [[]]
-    except ToolError as error:
-        yield f"{path}: {error}"
-        return
-    _, rows = named_rows(table, list(map(as_text, table[0])))
-    yield from _order_failures(rows)
+    rows = first_sheet(files, path)
+    moments = list(map(_moment, rows))
+    if moments != sorted(moments):
+        yield "the exams are not sorted by date and time"
     codes = [as_text(row.get(_CODE)) for row in rows]
     if len(rows) != len(expected) or set(codes) != {exam[_CODE] for exam in expected}:
         yield f"{path} has the courses {codes}"
@@ -97,20 +92,11 @@ def schedule_failures(
                 yield f"{path}: {name} of {exam[_CODE]} is {cell!r}, expected {wanted!r}"
 
 
-def _order_failures(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    moments = []
-    for row in rows:
-        day, time = as_text(row.get(_DATE)), as_text(row.get(_TIME))
-        if not day or not time or "TBD" in (day.upper(), time.upper()):
-            moments.append(datetime.max)
-            continue
-        try:
-            moments.append(datetime.strptime(f"{day} {time}", "%m/%d/%Y %H:%M"))
-        except ValueError:
-            yield f"the date {day!r} with the time {time!r} has another form"
-            return
-    if moments != sorted(moments):
-        yield "the exams are not sorted by date and time"
+def _moment(row: Fields) -> datetime:
+    day, time = as_text(row.get(_DATE)), as_text(row.get(_TIME))
+    if not day or not time or "TBD" in (day.upper(), time.upper()):
+        return datetime.max
+    return datetime.strptime(f"{day} {time}", "%m/%d/%Y %H:%M")
 
 
 def _same_fact(name: str, cell: Any, wanted: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 
+from agentgym.envs.loca.records import Fields, Grid, Rows
 from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
@@ -22,9 +23,6 @@ from agentgym.text.validation import check_shape
 T = TypeVar("T")
 # Maps each required column to a conversion function that may raise ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
-Row: TypeAlias = Mapping[str, Any]  # a row or another JSON object
-Rows: TypeAlias = Sequence[Row]
-Grid: TypeAlias = Sequence[Sequence[Any]]  # the cells of a sheet
 
 
 def as_name(cell: object) -> str:
@@ -41,6 +39,14 @@ def as_finite(cell: object) -> float:
         if math.isfinite(number) and not isinstance(cell, bool):
             return number
     raise ValueError(f"must be a number, got {cell!r}")
+
+
+def finite_or(cell: object, default: T) -> float | T:
+    """Return a cell's finite number, or `default` if there is none."""
+    try:
+        return as_finite(cell)
+    except ValueError:
+        return default
 
 
 def as_moment(cell: object) -> datetime:
@@ -91,7 +97,7 @@ def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
     return typed_rows(path, table or [[]], columns, key)
 
 
-def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]:
+def read_book(path: Path, *titles: str) -> Mapping[str, Grid]:
     """Return the rows of each sheet of a workbook, which must contain the sheets `titles`."""
     try:
         sheets = read_workbook(path.read_bytes())
@@ -103,9 +109,7 @@ def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]
     return sheets
 
 
-def typed_rows(
-    place: object, table: Sequence[Sequence[Any]], columns: Columns, key: Sequence[str] = ()
-) -> Rows:
+def typed_rows(place: object, table: Grid, columns: Columns, key: Sequence[str] = ()) -> Rows:
     """Return the rows of a table, converting columns; any `key` columns must identify each row."""
     header = list(table[0])
     if any(header.count(name) != 1 for name in columns):
@@ -137,13 +141,7 @@ def read_tables(
     ValueError if the database is missing or has different columns.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
-    return read_database(path, f"local-project_{dataset}_", columns)
-
-
-def read_database(
-    path: Path, prefix: str, columns: Mapping[str, str]
-) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of an SQLite database by table name, with `prefix` removed."""
+    prefix = f"local-project_{dataset}_"
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         # Copy the database and any log files, because reading in WAL mode may change them.
@@ -166,13 +164,10 @@ def read_database(
     return tables
 
 
-def _check(
-    place: str, columns: Mapping[str, str], heads: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
+def _check(place: str, columns: Mapping[str, str], heads: Sequence[str], rows: Grid) -> None:
     if heads != list(columns):
         raise ValueError(f"{place} must have the columns {list(columns)}, got {heads}")
-    kinds: Mapping[str, type[Any] | tuple[type[Any], ...]]
-    kinds = {"INT64": int, "FLOAT64": (int, float)}
+    kinds: Fields = {"INT64": int, "FLOAT64": (int, float)}
     for number, row in enumerate(rows, 1):
         for (head, kind), value in zip(columns.items(), row, strict=True):
             if not isinstance(value, kinds.get(kind, str)):

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from agentgym.envs.loca.published.files import as_finite, read_database, read_json, read_json_lines
+from agentgym.envs.loca.published.files import finite_or, read_json_lines
+from agentgym.envs.loca.records import Record, Rows
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
@@ -31,18 +32,6 @@ _PART = re.compile(
 _FULL = re.compile(
     r"\bPAID \(|Payment received and confirmed|Invoice paid in full|Payment completed|Fully settled"
 )
-# The published server stores a DECIMAL as text and an INTEGER as a float.
-_STORED = {
-    "INVOICES": dict.fromkeys(
-        ("INVOICE_ID", "SUPPLIER_NAME", "INVOICE_AMOUNT", "PURCHASER_EMAIL", "INVOICE_DATE"),
-        "STRING",
-    ),
-    "INVOICE_PAYMENTS": {
-        "INVOICE_ID": "STRING",
-        "PAYMENT_AMOUNT": "STRING",
-        "OUTSTANDING_FLAG": "FLOAT64",
-    },
-}
 _SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
 # Names of users who must not receive a payment request, in the checker's spelling.
 _STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
@@ -65,7 +54,7 @@ class _Invoice:
     total_amount: _Amount
     payment_status: _Status
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Record:
         return {
             "id": self.invoice_id,
             "supplier": self.supplier,
@@ -92,26 +81,32 @@ class _Payment:
     outstanding_flag: _Flag
 
 
-def read_layout(text: str) -> dict[str, Any] | None:
+def read_layout(text: str) -> Record | None:
     """Return an invoice's facts, with amounts in cents, or None if the layout is unknown."""
     if _TOTAL not in text:
         return None
-    facts: dict[str, Any] = {}
-    for name, pattern in _FACTS.items():
-        match = pattern.search(text)
-        if not match:
-            raise ValueError(f"the text must contain {name}")
-        facts[name] = match[1].strip()
-    facts["cents"] = _cents(facts["cents"])
+    facts = find_facts(text, _FACTS)
     facts["paid"] = 0
     if part := _PART.search(text):
-        facts["paid"] = _cents(part[1])
+        facts["paid"] = int(part[1].replace(".", ""))
     elif _FULL.search(text):
         facts["paid"] = facts["cents"]
     return facts
 
 
-def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
+def find_facts(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Record:
+    """Return the text that each pattern captures; the pattern `cents` captures an amount."""
+    facts: Record = {}
+    for name, pattern in patterns.items():
+        match = pattern.search(text)
+        if not match:
+            raise ValueError(f"the text must contain {name}")
+        facts[name] = (match[1] or match[2]).strip()
+    facts["cents"] = int(re.sub("[,.]", "", facts["cents"]))
+    return facts
+
+
+def read_invoices(state: Path) -> Mapping[str, tuple[Record, bytes]]:
     """Return the facts and the PDF file of each invoice, by file name."""
     path = state / "groundtruth_workspace" / "invoice.jsonl"
     records = read_json_lines(path, TypeAdapter(_Invoice))
@@ -138,22 +133,14 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
     return invoices
 
 
-def read_entries(state: Path) -> list[dict[str, Any]]:
+def read_entries(state: Path) -> list[Record]:
     """Return the rows of the invoice and payment tables, joined by invoice."""
-    folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
+    folder = state / "groundtruth_workspace"
     entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
-    payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
-    ids = [entry.invoice_id for entry in entries]
-    found = {"interference_payments.jsonl": [payment.invoice_id for payment in payments]}
-    for table, kinds in _STORED.items():
-        path = database / "snowflake.db"
-        stored = read_database(path, f"PURCHASE_INVOICE_PUBLIC_{table}", kinds)
-        found[f"{table} of {path}"] = [row[0] for row in stored.get("", ())]
-    for place, others in found.items():
-        if others != ids:
-            raise ValueError(f"{place} must contain the same ids as interference_invoices.jsonl")
-    if read_json(database / "insights.json", TypeAdapter(list[Any])):
-        raise ValueError(f"{database / 'insights.json'} must be empty in an unused state")
+    path = folder / "interference_payments.jsonl"
+    payments = read_json_lines(path, TypeAdapter(_Payment))
+    if [payment.invoice_id for payment in payments] != [entry.invoice_id for entry in entries]:
+        raise ValueError(f"{path} must contain the same ids as interference_invoices.jsonl")
     rows = []
     for entry, payment in zip(entries, payments, strict=True):
         row = {
@@ -170,10 +157,7 @@ def read_entries(state: Path) -> list[dict[str, Any]]:
 
 
 def invoice_failures(
-    snowflake: Snowflake,
-    email: Email,
-    expected: Sequence[Mapping[str, Any]],
-    buyers: Mapping[str, Sequence[str]],
+    snowflake: Snowflake, email: Email, expected: Rows, buyers: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """Check the invoice ids, the payments, the column comment and each buyer's INBOX.
 
@@ -182,23 +166,20 @@ def invoice_failures(
     """
     invoices = "PURCHASE_INVOICE.PUBLIC.INVOICES"
     payments = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-    try:
-        entered = {str(row["INVOICE_ID"]) for row in snowflake.rows(invoices)}
-        paid = {}
-        for entry in snowflake.rows(payments):
-            paid[str(entry["INVOICE_ID"])] = (entry["PAYMENT_AMOUNT"], entry["OUTSTANDING_FLAG"])
-        comment = snowflake.comments(payments)["OUTSTANDING_FLAG"]
-    except (ToolError, KeyError) as error:
-        yield f"a table or a column is missing: {error}"
-        return
+    entered = {str(row["INVOICE_ID"]) for row in snowflake.rows(invoices)}
+    paid = {}
+    for entry in snowflake.rows(payments):
+        paid[str(entry["INVOICE_ID"])] = (entry["PAYMENT_AMOUNT"], entry["OUTSTANDING_FLAG"])
+    comment = snowflake.comments(payments)["OUTSTANDING_FLAG"]
     wanted = {row["INVOICE_ID"]: row for row in expected}
     if entered != wanted.keys():
         yield f"INVOICES lacks or has beside: {sorted(entered ^ wanted.keys())}"
     for key, row in wanted.items():
         amount, flag = paid.get(key, (-1.0, -1))
-        if abs(_number(amount, row["PAYMENT_AMOUNT"]) - row["PAYMENT_AMOUNT"]) > _LIMIT:
+        # Like the published rule, accept a cell that does not contain a number.
+        if abs(finite_or(amount, row["PAYMENT_AMOUNT"]) - row["PAYMENT_AMOUNT"]) > _LIMIT:
             yield f"{key} has the payment {amount}, expected {row['PAYMENT_AMOUNT']}"
-        if int(_number(flag, row["OUTSTANDING_FLAG"])) != row["OUTSTANDING_FLAG"]:
+        if int(finite_or(flag, row["OUTSTANDING_FLAG"])) != row["OUTSTANDING_FLAG"]:
             yield f"{key} has the flag {flag}, expected {row['OUTSTANDING_FLAG']}"
     if comment.strip() != _COMMENT:
         yield f"the comment is {comment!r}"
@@ -217,15 +198,3 @@ def _request_failures(email: Email, buyers: Mapping[str, Sequence[str]]) -> Iter
                 right += 1
         if right != bool(names):
             yield f"{address} has {right} mails with {names}"
-
-
-def _number(cell: object, expected: float) -> float:
-    # Like the published rule, accept a cell that does not contain a number.
-    try:
-        return as_finite(cell)
-    except ValueError:
-        return expected
-
-
-def _cents(amount: str) -> int:
-    return int(amount.replace(".", ""))

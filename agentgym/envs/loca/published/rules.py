@@ -2,7 +2,7 @@
 
 The functions apply the published tolerances and check only what the published rules check. Unlike
 the published rules, they do not accept a storage object in place of a log entry. Each function
-yields one sentence per failure.
+yields one sentence per failure, and raises an error in `checks.UNREADABLE` for an unreadable output.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
-import io
 import json
 import operator
 from collections import defaultdict
@@ -19,7 +18,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.checks import as_text, named_rows
-from agentgym.envs.loca.published.files import as_finite
+from agentgym.envs.loca.published.files import as_finite, finite_or
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.service_checks import log_state
 from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
@@ -29,7 +29,6 @@ from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-Records: TypeAlias = Sequence[Mapping[str, Any]]
 _Reading: TypeAlias = tuple[datetime, str, str, float]
 
 # Tolerances for conversion rates and for growth rates, in percentage points.
@@ -58,7 +57,7 @@ _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0
 
 
 def ab_testing_failures(
-    files: Workspace, cloud: GoogleCloud, expected: Records, verdict: Mapping[str, Any]
+    files: Workspace, cloud: GoogleCloud, expected: Rows, verdict: Fields
 ) -> Iterator[str]:
     """Check each conversion rate with a tolerance of 0.05 percentage points.
 
@@ -66,11 +65,7 @@ def ab_testing_failures(
     contains the names of the bucket, the log and the overall row, and the required payload.
     """
     wanted = _rates(expected)
-    try:
-        rates = _rates(_records(files.read_text("record.csv")))
-    except (ToolError, ValueError) as error:
-        yield f"record.csv: {error}"
-        return
+    rates = _rates(_records(files.read_text("record.csv")))
     if rates.keys() != wanted.keys():
         yield f"record.csv has other scenarios: {sorted(rates.keys() ^ wanted.keys())[:5]}"
         return
@@ -89,16 +84,12 @@ def ab_testing_failures(
 
 
 def academic_warning_failures(
-    files: Workspace, cloud: GoogleCloud, expected: Records, students: Mapping[str, str]
+    files: Workspace, cloud: GoogleCloud, expected: Rows, students: Mapping[str, str]
 ) -> Iterator[str]:
     """Check the ids in bad_student.csv, and the critical log entries for drops over 45 percent."""
     drops = {row["student_id"]: row["drop_ratio"] for row in expected}
-    try:
-        rows = _records(files.read_text("bad_student.csv"))
-        listed = {(row["student_id"] or "").strip() for row in rows} - {""}
-    except (ToolError, KeyError, csv.Error) as error:
-        yield f"bad_student.csv: {error}"
-        return
+    rows = _records(files.read_text("bad_student.csv"))
+    listed = {(row["student_id"] or "").strip() for row in rows} - {""}
     if listed != drops.keys():  # LOCA-bench's answer contains only drops above 25 percent
         yield "bad_student.csv lists other students"
     messages = list(_critical_messages(cloud))
@@ -118,12 +109,12 @@ def academic_warning_failures(
             yield f"a critical entry contains {student} or {students[student]}"
 
 
-def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
+def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Rows) -> Iterator[str]:
     """Compare the file with `expected`, and the spreadsheet with both; allow additional teams."""
     file = next(_nhl_tables(files), [])
     if not file:
         yield "there is no CSV file with the counts"
-    sheet: Records = []
+    sheet: Rows = []
     for book, title in sheets.titles().items():
         if any(name in title.lower() for name in _NHL_TITLES):
             sheet = _counts(_shown_table(sheets, book))
@@ -136,7 +127,7 @@ def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> It
         yield from _count_failures("the spreadsheet, compared with the file,", sheet, file)
 
 
-def _nhl_tables(files: Workspace) -> Iterator[Records]:
+def _nhl_tables(files: Workspace) -> Iterator[Rows]:
     for path in files.walk():
         name = path.rpartition("/")[2].lower()
         if name.endswith(".csv") and any(word in name for word in _NHL_WORDS):
@@ -146,20 +137,16 @@ def _nhl_tables(files: Workspace) -> Iterator[Records]:
                     yield table
 
 
-def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iterator[str]:
+def machine_failures(cloud: GoogleCloud, bucket: str, expected: Rows) -> Iterator[str]:
     """Compare the last report in the bucket with the expected anomalies."""
     if bucket not in cloud.storage.buckets():
         yield f"there is no bucket {bucket}"
         return
     reports = [n for n in cloud.storage.objects(bucket, "anomaly_report") if n.endswith(".csv")]
-    text = ""
-    try:
-        if reports:
-            text = cloud.storage.read_object(bucket, reports[-1]).decode()
-        rows = list(map(_reading, _records(text)))
-    except (UnicodeDecodeError, csv.Error) as error:
-        yield f"{reports[-1]}: {error}"
-        return
+    rows: list[_Reading | None] = []
+    if reports:
+        text = cloud.storage.read_object(bucket, reports[-1]).decode()
+        rows += map(_reading, _records(text))
     anomalies = list(map(_reading, expected))
     if not rows or not anomalies:
         yield "the report, or the answer, has no rows"
@@ -170,22 +157,11 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 
 
 def growth_failures(
-    files: Workspace, path: str, expected: Records, optional: Collection[str]
+    files: Workspace, path: str, expected: Rows, optional: Collection[str]
 ) -> Iterator[str]:
     """Check growth rates within one percentage point, ignoring the columns in `optional`."""
-    try:
-        table = next(iter(read_workbook(files.read(path)).values())) or [[]]
-    except ToolError as error:
-        yield f"{path}: {error}"
-        return
-    header = list(map(as_text, table[0]))
     columns = [name for name in expected[0] if name not in optional]
-    missing = [name for name in columns if name not in header]
-    if missing:
-        yield f"{path} lacks the columns {missing}"
-        return
-    _, rows = named_rows(table, header)
-    years = {row["Year"]: row for row in rows}
+    years = {row["Year"]: row for row in first_sheet(files, path)}
     for wanted in expected:
         row = years.get(wanted["Year"])
         if row is None:
@@ -197,11 +173,15 @@ def growth_failures(
                 yield f"{path}: {name} of {wanted['Year']:g} is {rate}, expected {wanted[name]}"
 
 
+def first_sheet(files: Workspace, path: str) -> Rows:
+    """Return the rows of a workbook's first sheet by the names in the header."""
+    table = next(iter(read_workbook(files.read(path)).values()), []) or [[]]
+    _, rows = named_rows(table, list(map(as_text, table[0])))
+    return rows
+
+
 def inventory_failures(
-    shop: WooCommerce,
-    stock: Sequence[Sequence[Any]],
-    products: Mapping[str, int],
-    materials: Mapping[str, float],
+    shop: WooCommerce, stock: Grid, products: Mapping[str, int], materials: Mapping[str, float]
 ) -> Iterator[str]:
     """Check the stock of each product and, with a tolerance of 0.01, of each material."""
     seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
@@ -221,11 +201,7 @@ def inventory_failures(
 
 
 def outlet_failures(
-    shop: WooCommerce,
-    email: Email,
-    files: Workspace,
-    rows: Records,
-    subscribers: Mapping[str, Any],
+    shop: WooCommerce, email: Email, files: Workspace, rows: Rows, subscribers: Fields
 ) -> Iterator[str]:
     """Check the products in the outlet, and the table attached to each subscriber's email.
 
@@ -251,7 +227,7 @@ def _records(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def _rates(rows: Records) -> dict[str, list[float]]:
+def _rates(rows: Rows) -> dict[str, list[float]]:
     columns = ("scenario", "A_conversion %", "B_conversion %")
     rates = {}
     for row in rows:
@@ -284,7 +260,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
             yield plain
 
 
-def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
+def _shown_table(sheets: GoogleSheet, book: str) -> Grid:
     """Return the first sheet with at least four expected columns, or else the first sheet."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     shown = tables[0]
@@ -298,7 +274,7 @@ def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
     return [row[:26] for row in shown[:100]]
 
 
-def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def _counts(table: Grid) -> list[Record]:
     header = list(map(as_text, table[0] if table else ()))
     places = {}
     for name, variants in _NHL_COLUMNS.items():
@@ -309,18 +285,16 @@ def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     counts = []
     for row in table[1:]:
         cells = [*map(as_text, row), *[""] * len(header)]
-        record: dict[str, Any] = {name: _count(cells[place]) for name, place in places.items()}
+        record: Record = {name: _count(cells[place]) for name, place in places.items()}
         counts.append({**record, "Team": cells[places["Team"]]})
     return counts
 
 
 def _count(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        return as_finite(text.replace(",", "").replace(" ", ""))
-    return 0.0
+    return finite_or(text.replace(",", "").replace(" ", ""), 0.0)
 
 
-def _count_failures(what: str, actual: Records, expected: Records) -> Iterator[str]:
+def _count_failures(what: str, actual: Rows, expected: Rows) -> Iterator[str]:
     teams = {row["Team"].lower() for row in expected}
     by_team = operator.itemgetter("Team")
     found = sorted((row for row in actual if row["Team"].lower() in teams), key=by_team)
@@ -334,7 +308,7 @@ def _count_failures(what: str, actual: Records, expected: Records) -> Iterator[s
             yield f"{what} has {row}, expected {wanted}"
 
 
-def _reading(row: Mapping[str, Any]) -> _Reading | None:
+def _reading(row: Fields) -> _Reading | None:
     text = str(row.get("timestamp")).strip().partition("+")[0]
     text = text.removesuffix("Z").removesuffix(" UTC")
     for form in _TIMES:
@@ -366,28 +340,17 @@ def _growth(cell: Any) -> float | None:
         cell = cell.strip().upper().removesuffix("%")
         if cell in ("", "NA"):
             return 0.0
-    with contextlib.suppress(ValueError):
-        return as_finite(cell)
-    return None
+    return finite_or(cell, None)
 
 
-def _offer_failures(files: Workspace, rows: Records) -> Iterator[str]:
-    try:
-        reader = csv.DictReader(io.StringIO(files.read_text(_FILE)))
-        table = [row for row in reader if row.get("Product Name")]
-    except (ToolError, csv.Error) as error:
-        yield f"{_FILE}: {error}"
-        return
+def _offer_failures(files: Workspace, rows: Rows) -> Iterator[str]:
+    table = [row for row in _records(files.read_text(_FILE)) if row.get("Product Name")]
     if [row["Product Name"].strip() for row in table] != [row["Product Name"] for row in rows]:
         yield f"{_FILE} has other products, or another order"
         return
     for row, wanted in zip(table, rows, strict=True):
         for name, limit in _LIMITS.items():
-            try:
-                found = _amount(row.get(name))
-            except ValueError as error:
-                yield f"{_FILE}: {name} of {wanted['Product Name']} {error}"
-                continue
+            found = _amount(row.get(name))
             if abs(found - _amount(wanted[name])) > limit + 1e-9:
                 yield f"{_FILE}: {name} of {wanted['Product Name']} is {found}"
 

@@ -16,16 +16,15 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.records import Record, Rows
 from agentgym.envs.loca.task import OfficeConfig
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.text.tools import ToolError
 
-# Google's limits for a spreadsheet, which also limit the memory that a malformed key can use.
-_MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
 Table: TypeAlias = list[list[Any]]
-_ANYTHING = TypeAdapter(dict[str, Any])
+_ANYTHING = TypeAdapter(Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +59,6 @@ class _Properties:
 @dataclass(frozen=True)
 class _Spreadsheet:
     properties: _Properties
-
-
-@dataclass(frozen=True)
-class _Sheet:
-    spreadsheetId: str
-    title: str
 
 
 @dataclass(frozen=True)
@@ -143,8 +136,6 @@ class ShopOrder:
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
     """Copy the agent's files. Raise ValueError if the state is incomplete or already used."""
     folder = state / "agent_workspace"
-    if not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder with the agent's files")
     for name in needed:
         if not (folder / name).is_file():
             raise ValueError(f"{folder / name} must be a file, because the task needs it")
@@ -170,31 +161,17 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
             f"{folder / 'spreadsheets.json'} must contain only {title!r}, got {titles}"
         )
     [book] = books
-    found = read_json(folder / "sheets.json", TypeAdapter(dict[str, _Sheet]))
-    if list(found.values()) != [_Sheet(book, sheet) for sheet in sheets]:
-        raise ValueError(f"{folder / 'sheets.json'} must contain only {sheets} of {book}")
     path = folder / "cells.json"
     names = "|".join(map(re.escape, sheets))
-    pattern = re.compile(
-        rf"{re.escape(book)}_({names})_(0|[1-9][0-9]{{0,6}})_(0|[1-9][0-9]{{0,4}})"
-    )
+    # The numbers of digits limit the memory that a malformed key can use.
+    pattern = re.compile(rf"{re.escape(book)}_({names})_(0|[1-9][0-9]{{0,4}})_(0|[1-9][0-9]?)")
     values: dict[str, dict[tuple[int, int], Any]] = {sheet: {} for sheet in sheets}
     for key, cell in read_json(path, TypeAdapter(dict[str, _Cell])).items():
         match = pattern.fullmatch(key)
         if not match:
             raise ValueError(f"{path}: {key} must have the form {book}_({names})_ROW_COLUMN")
         values[match[1]][int(match[2]), int(match[3])] = cell.value
-    return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
-
-
-def load_users(state: Path, email: Email) -> None:
-    """Load the users of the mail server."""
-    path = state / "local_db" / "emails" / "users.json"
-    users = read_json(path, TypeAdapter(dict[str, MailUser])).values()
-    try:
-        email.add_users((user.email, user.password, user.name) for user in users)
-    except ToolError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return {sheet: _table(cells) for sheet, cells in values.items()}
 
 
 def load_mail(
@@ -211,10 +188,11 @@ def load_mail(
     missing or malformed, or if an agent has used the state.
     """
     folder = state / "local_db" / "emails"
-    load_users(state, email)
-    unknown = {owner, *needed} - {user["email"] for user in email.users()}
+    path = folder / "users.json"
+    users = read_json(path, TypeAdapter(dict[str, MailUser])).values()
+    unknown = {owner, *needed} - {user.email for user in users}
     if unknown:
-        raise ValueError(f"{folder / 'users.json'} must contain the users {sorted(unknown)}")
+        raise ValueError(f"{path} must contain the users {sorted(unknown)}")
     path = folder / "users_data" / owner / "emails.json"
     stored = read_json(path, TypeAdapter(dict[str, _Message]))
     drafts = read_json(path.with_name("drafts.json"), _ANYTHING)
@@ -227,24 +205,23 @@ def load_mail(
         delay = latest - mails[-1].date
         mails = [replace(mail, date=mail.date + delay) for mail in mails]
     try:
+        email.add_users((user.email, user.password, user.name) for user in users)
         email.deliver(mails, user=owner)
     except ToolError as error:
         raise ValueError(f"{folder}: {error}") from None
     return mails
 
 
-def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
+def _table(values: Mapping[tuple[int, int], Any]) -> Table:
     height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
-    if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
-        raise ValueError(f"{place} must fit into a sheet, got {height} rows of {width} cells")
     table: Table = [[""] * width for _ in range(height)]
     for (row, column), value in values.items():
         table[row][column] = value
     return table
 
 
-def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
+def read_products(state: Path, delay: timedelta) -> Rows:
     """Return a shop's products as arguments for `products.add_all`, with dates moved by `delay`."""
     path = state / "local_db" / "woocommerce" / "products.json"
     records = []

@@ -20,9 +20,10 @@ from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
 from agentgym.envs.loca.draws import load_texts, pick, pick_by_share, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.published.files import Grid, as_name, read_table, read_tables
+from agentgym.envs.loca.published.files import as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import ab_testing_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
+from agentgym.envs.loca.records import Grid
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import (
     bigquery_failures,

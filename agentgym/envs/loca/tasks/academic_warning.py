@@ -20,9 +20,10 @@ from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write
 from agentgym.envs.loca.draws import people, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
-from agentgym.envs.loca.published.files import Row, as_finite, as_name, read_table, read_tables
+from agentgym.envs.loca.published.files import as_finite, as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import academic_warning_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
+from agentgym.envs.loca.records import Fields
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
 from agentgym.envs.loca.task import OfficeTask
@@ -280,7 +281,7 @@ def _log_step(student: str, name: str) -> PlanStep:
     )
 
 
-def _reports(arguments: Row, name: str, student: str) -> bool:
+def _reports(arguments: Fields, name: str, student: str) -> bool:
     text = json.dumps(arguments["message"], ensure_ascii=False)
     return _is_entry(arguments["log_name"].rsplit("/", 1)[-1], text, name, student)
 

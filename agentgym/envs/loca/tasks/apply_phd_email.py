@@ -14,9 +14,10 @@ from pydantic import Field
 from agentgym.envs.loca.archives import read_archive
 from agentgym.envs.loca.checks import file_state, same_subject, set_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of, whole
-from agentgym.envs.loca.fragments import Record, mail_of, read_folder
+from agentgym.envs.loca.fragments import mail_of, read_folder
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
+from agentgym.envs.loca.records import Record
 from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.applications import (

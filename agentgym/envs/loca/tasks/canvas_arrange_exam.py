@@ -21,13 +21,7 @@ from agentgym.envs.loca.checks import (
     table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
-from agentgym.envs.loca.fragments import (
-    Record,
-    fields_of,
-    look_at_workbook,
-    read_folder,
-    remove_sheets,
-)
+from agentgym.envs.loca.fragments import fields_of, look_at_workbook, read_folder, remove_sheets
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.exams import (
@@ -36,16 +30,9 @@ from agentgym.envs.loca.published.exams import (
     read_exam_post,
     schedule_failures,
 )
-from agentgym.envs.loca.published.files import (
-    Grid,
-    Row,
-    Rows,
-    as_finite,
-    as_name,
-    read_book,
-    typed_rows,
-)
+from agentgym.envs.loca.published.files import as_finite, as_name, read_book, typed_rows
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
@@ -368,7 +355,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return schedule_failures(self.files, FILE, self.truth["published"])
 
 
-def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Row]) -> None:
+def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Fields]) -> None:
     """Raise ValueError if an email's course name and teacher do not match exactly one course."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
@@ -420,17 +407,17 @@ CELLS: Mapping[str, Same] = {
 }
 
 
-def _begin(exam: Row) -> datetime:
+def _begin(exam: Fields) -> datetime:
     return datetime.strptime(f"{exam[DATE]} {exam[TIME]} +0000", "%m/%d/%Y %H:%M %z")
 
 
-def _order(exam: Row) -> tuple[bool, str, str]:
+def _order(exam: Fields) -> tuple[bool, str, str]:
     if exam[DATE] == TBD:
         return True, "", exam[CODE]
     return False, _begin(exam).isoformat(), exam[CODE]
 
 
-def _ahead(exam: Row) -> bool:
+def _ahead(exam: Fields) -> bool:
     return exam[DATE] == TBD or _begin(exam) > START
 
 
@@ -447,7 +434,7 @@ def _read_posts(text: str) -> list[Said]:
     return said
 
 
-def _read_mail(mail: Row) -> Record | None:
+def _read_mail(mail: Fields) -> Record | None:
     said = read_exam_mail(mail["body"], mail["from"]) or read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
@@ -460,7 +447,7 @@ def _is_exempt(letters: Iterable[Said]) -> bool:
     return "exempt" in said
 
 
-def _read_row(course: Row, posts: Sequence[Said], letters: Sequence[Said]) -> Record | None:
+def _read_row(course: Fields, posts: Sequence[Said], letters: Sequence[Said]) -> Record | None:
     exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
@@ -470,7 +457,7 @@ def _read_row(course: Row, posts: Sequence[Said], letters: Sequence[Said]) -> Re
     return _row(course, welcome["credits"]["number"], replace(exam, books=books), source)
 
 
-def _row(course: Row, credit: int, exam: Exam, source: str) -> Record:
+def _row(course: Fields, credit: int, exam: Exam, source: str) -> Record:
     proctor = course["teacher"]
     mail = course["email"]
     if exam.proctor:

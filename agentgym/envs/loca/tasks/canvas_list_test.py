@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import Record, fields_of, settle_file
+from agentgym.envs.loca.fragments import fields_of, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read
 from agentgym.envs.loca.published.courses import load_courses
 from agentgym.envs.loca.published.files import as_finite, as_moment, as_name, read_json, read_table
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.published.study_rules import listing_failures
+from agentgym.envs.loca.records import Record
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,

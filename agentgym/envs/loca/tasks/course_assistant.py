@@ -15,10 +15,9 @@ from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
 from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
-from agentgym.envs.loca.fragments import Record, mail_of, read_folder
+from agentgym.envs.loca.fragments import mail_of, read_folder
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.published.files import (
-    Row,
     as_name,
     read_book,
     read_json_lines,
@@ -27,6 +26,7 @@ from agentgym.envs.loca.published.files import (
 )
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
 from agentgym.envs.loca.published.study_rules import reminder_failures
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.results import cell_rows
 from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeTask
@@ -332,7 +332,7 @@ def _text_fault(mail: Mail, student: Sequence[str], ids: set[str], names: Collec
     return ""
 
 
-def _is_reminder(arguments: Row, ids: set[str], names: set[str], student: Sequence[str]) -> bool:
+def _is_reminder(arguments: Fields, ids: set[str], names: set[str], student: Sequence[str]) -> bool:
     return not _text_fault(mail_of(arguments), student, ids, names)
 
 

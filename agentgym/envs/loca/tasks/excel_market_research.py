@@ -16,11 +16,9 @@ from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.checks import exact, file_state, number, open_output, table_failures
 from agentgym.envs.loca.draws import load_texts, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import Record, as_records, look_at_workbook, remove_sheets
+from agentgym.envs.loca.fragments import as_records, look_at_workbook, remove_sheets
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.published.files import (
-    Grid,
-    Rows,
     as_finite,
     as_name,
     read_book,
@@ -30,6 +28,7 @@ from agentgym.envs.loca.published.files import (
 )
 from agentgym.envs.loca.published.rules import growth_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
+from agentgym.envs.loca.records import Grid, Record, Rows
 from agentgym.envs.loca.results import cell_rows, read_metadata
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area

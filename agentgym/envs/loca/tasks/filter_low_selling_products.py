@@ -27,7 +27,6 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import (
-    Record,
     create,
     fields_of,
     fill_letter,
@@ -36,7 +35,7 @@ from agentgym.envs.loca.fragments import (
     settle_file,
 )
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import Row, Rows, read_json
+from agentgym.envs.loca.published.files import read_json
 from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -44,6 +43,7 @@ from agentgym.envs.loca.published.states import (
     load_workspace,
     read_products,
 )
+from agentgym.envs.loca.records import Fields, Record, Rows
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
@@ -211,7 +211,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
         self._set_truth(rows, letters, published=True)
 
-    def _set_truth(self, rows: list[Record], letters: Row, **more: Any) -> None:
+    def _set_truth(self, rows: list[Record], letters: Fields, **more: Any) -> None:
         self.files.write(TEMPLATE, LETTER)
         news = "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
         self.files.write("blog_template.md", news)
@@ -276,7 +276,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             days, sold, state = old, few, {}
         return _product(days, sold, state, excluded) | self._prices()
 
-    def _record(self, product: Row) -> Record:
+    def _record(self, product: Fields) -> Record:
         sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -443,7 +443,7 @@ def _double(price: str) -> str:
     return f"{2 * Decimal(price):.2f}" if price else ""
 
 
-def _order(row: Row) -> tuple[str, Decimal, str]:
+def _order(row: Fields) -> tuple[str, Decimal, str]:
     # Discount ratios are exact decimals, so rounding does not change the order.
     ratio = Decimal(row["Discount Ratio"].removesuffix("%"))
     return row["In Stock Since"], ratio, row["Product Name"]

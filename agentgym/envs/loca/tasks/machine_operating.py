@@ -20,7 +20,6 @@ from agentgym.envs.loca.draws import load_texts, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import as_records, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.published.files import (
-    Rows,
     as_finite,
     as_name,
     read_book,
@@ -30,6 +29,7 @@ from agentgym.envs.loca.published.files import (
 )
 from agentgym.envs.loca.published.rules import machine_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
+from agentgym.envs.loca.records import Rows
 from agentgym.envs.loca.results import cell_rows, listed_items, query_rows, read_metadata
 from agentgym.envs.loca.service_checks import (
     bigquery_failures,

@@ -17,19 +17,12 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import CsvTable, exact, hash_of, number, table_failures
 from agentgym.envs.loca.draws import load_texts, shuffled, text_of, whole
-from agentgym.envs.loca.fragments import Record, create, fields_of, over, settle_file
+from agentgym.envs.loca.fragments import create, fields_of, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import (
-    Grid,
-    Row,
-    Rows,
-    as_finite,
-    as_name,
-    read_table,
-    typed_rows,
-)
+from agentgym.envs.loca.published.files import as_finite, as_name, read_table, typed_rows
 from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
@@ -212,7 +205,7 @@ def _sheet_failures(table: Grid, rows: Rows) -> Iterator[str]:
     yield from table_failures(f"the spreadsheet {RESULT}", table, rows, CELLS, ("Team",))
 
 
-def _look_at_result() -> Generator[PlanStep, Any, Row | None]:
+def _look_at_result() -> Generator[PlanStep, Any, Fields | None]:
     def find(text: str) -> list[str]:
         return [book["id"] for book in json.loads(text) if book["title"] == RESULT]
 

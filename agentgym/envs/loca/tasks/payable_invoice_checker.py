@@ -28,11 +28,11 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import Record, as_records, mail_of
+from agentgym.envs.loca.fragments import as_records, mail_of
 from agentgym.envs.loca.plan import Piece, Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import Row, Rows
 from agentgym.envs.loca.published.invoices import invoice_failures, read_entries, read_invoices
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail
+from agentgym.envs.loca.records import Fields, Record, Rows
 from agentgym.envs.loca.results import data_rows
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_invoice
@@ -344,7 +344,7 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     return list(ids)
 
 
-def _row(invoice: Row) -> Record:
+def _row(invoice: Fields) -> Record:
     return {
         "INVOICE_ID": invoice["id"],
         "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
@@ -356,7 +356,7 @@ def _row(invoice: Row) -> Record:
     }
 
 
-def _is_mail_about(arguments: Row, files: Collection[str], others: Collection[str]) -> bool:
+def _is_mail_about(arguments: Fields, files: Collection[str], others: Collection[str]) -> bool:
     mail = mail_of(arguments)
     is_attached = mail.attachments.keys() <= set(files)
     return is_attached and not any(_mail_faults(mail, files, others))
@@ -408,7 +408,7 @@ def _describe(table: str) -> PlanStep:
     return read(f"Describe {table}.", learn, "describe_table", table_name=table)
 
 
-def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Row | None]:
+def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Fields | None]:
     query = f"SELECT * FROM {INVOICES} WHERE INVOICE_ID IN ({ids})"
     rows = yield look("tables", f"Look at {INVOICES}.", data_rows, "read_query", query=query)
     if rows is None:
@@ -424,7 +424,7 @@ def _read_comment(text: str) -> str:
     return next(row["COMMENT"] for row in data_rows(text) if row["COLUMN_NAME"] == FLAG)
 
 
-def _compare_rows(table: str, actual: Rows, expected: Rows) -> tuple[list[str], list[Row]]:
+def _compare_rows(table: str, actual: Rows, expected: Rows) -> tuple[list[str], list[Fields]]:
     wrong, missing = [], []
     for row in expected:
         found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]

@@ -18,9 +18,9 @@ from pydantic import AwareDatetime, Field, TypeAdapter
 
 from agentgym.envs.loca.checks import file_state
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import Record, read_folder
+from agentgym.envs.loca.fragments import read_folder
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.published.files import Row, read_json, read_text
+from agentgym.envs.loca.published.files import read_json, read_text
 from agentgym.envs.loca.published.states import (
     MailUser,
     PublishedConfig,
@@ -28,6 +28,7 @@ from agentgym.envs.loca.published.states import (
     load_workspace,
 )
 from agentgym.envs.loca.published.study_rules import deadline_failures
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.news import News
@@ -352,11 +353,11 @@ def _read_events(text: str) -> list[dict[str, str]]:
     return events
 
 
-def _notes(event: Row) -> str:
+def _notes(event: Fields) -> str:
     return f"{event.get('description', '')}\n{event.get('location', '')}"
 
 
-def _creates_reminder(arguments: Row, keys: Sequence[str], key: str) -> bool:
+def _creates_reminder(arguments: Fields, keys: Sequence[str], key: str) -> bool:
     event = {"title": arguments["summary"], "notes": _notes(arguments)}
     return _reminds_of(event, keys) == key
 
@@ -378,7 +379,7 @@ def _end_of(day: str) -> datetime:
     return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
-def _read_mail(mail: Row) -> list[Any] | None:
+def _read_mail(mail: Fields) -> list[Any] | None:
     subject = _SUBJECT.match(mail["subject"])
     due = _DUE.findall(mail["body"])
     if subject and due:

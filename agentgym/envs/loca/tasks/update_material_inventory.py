@@ -30,7 +30,6 @@ from agentgym.envs.loca.draws import (
     text_of,
 )
 from agentgym.envs.loca.fragments import (
-    Record,
     as_records,
     find_spreadsheet,
     read_shop,
@@ -38,16 +37,7 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.published.files import (
-    Columns,
-    Grid,
-    Row,
-    Rows,
-    as_finite,
-    as_name,
-    read_json,
-    typed_rows,
-)
+from agentgym.envs.loca.published.files import Columns, as_finite, as_name, read_json, typed_rows
 from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
@@ -55,6 +45,7 @@ from agentgym.envs.loca.published.states import (
     read_shop_records,
     read_spreadsheet,
 )
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
@@ -377,7 +368,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
 
     def _fill_sheets(
-        self, materials: Row, recipes: Recipes, before: Amounts
+        self, materials: Fields, recipes: Recipes, before: Amounts
     ) -> tuple[str, list[Record]]:
         old = self.rng.choice(list(materials), 2, replace=False).tolist()
         table, rows = [], []

@@ -26,9 +26,9 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import address, load_texts, people, pick, shuffled, text_of
-from agentgym.envs.loca.fragments import Record, fields_of, fill_letter, read_shop, send_letter
+from agentgym.envs.loca.fragments import fields_of, fill_letter, read_shop, send_letter
 from agentgym.envs.loca.plan import Piece, Plan, look, read, write
-from agentgym.envs.loca.published.files import Row, Rows
+from agentgym.envs.loca.records import Fields, Record, Rows
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -234,7 +234,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             record = self._order(owners[k], customers[k], created, declined)
             yield {**record, "status": pick(self.rng, OTHER_STATUSES)}
 
-    def _order(self, owner: int, customer: Row, created: datetime, declined: bool) -> Record:
+    def _order(self, owner: int, customer: Fields, created: datetime, declined: bool) -> Record:
         return {
             "customer_id": owner,
             "billing": customer["billing"],
@@ -243,7 +243,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             "declined": declined,
         }
 
-    def _rows(self, customers: Sequence[tuple[int, Row]]) -> list[Record]:
+    def _rows(self, customers: Sequence[tuple[int, Fields]]) -> list[Record]:
         count = len(customers)
         numbers = np.sort(1 + self.rng.permutation(2 * count)[:count]).tolist()
         rows: list[Record] = []
@@ -435,7 +435,7 @@ def _own_rows(known_owners: Collection[int]) -> str:
     return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{others}"
 
 
-def _row(number: int, owner: int, person: Row, first_order: datetime) -> Record:
+def _row(number: int, owner: int, person: Fields, first_order: datetime) -> Record:
     return {
         "id": number,
         "woocommerce_id": owner,

@@ -35,7 +35,6 @@ from agentgym.envs.loca.draws import (
     text_of,
 )
 from agentgym.envs.loca.fragments import (
-    Record,
     as_records,
     fields_of,
     fill_letter,
@@ -46,7 +45,7 @@ from agentgym.envs.loca.fragments import (
     settle_sheet,
 )
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.published.files import Grid, Row, Rows
+from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
@@ -189,7 +188,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {**product, "status": pick(self.rng, ["draft", "private"])}
         return {**product, "stock": None if self.happens(0.08) else plenty}
 
-    def _outdated(self, row: Row) -> Record:
+    def _outdated(self, row: Fields) -> Record:
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
@@ -296,7 +295,7 @@ def _alert_failures(
         yield f"{ALERTS}: the initial rows must come first, in their original order"
 
 
-def _record(product: Row) -> Record:
+def _record(product: Fields) -> Record:
     record = fields_of(product, "name", "sku", "description", "status")
     if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
@@ -319,7 +318,7 @@ def _table(rows: Rows) -> list[tuple[Any, ...]]:
     return [COLUMNS, *(tuple(row.values()) for row in rows)]
 
 
-def _row(key: int, product: Row) -> Record:
+def _row(key: int, product: Fields) -> Record:
     supplier, name, contact = product["supplier"]
     facts = itemgetter("name", "sku", "stock", "threshold")(product)
     return dict(zip(COLUMNS, (key, *facts, name, supplier, contact), strict=True))

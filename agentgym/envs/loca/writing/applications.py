@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypedDict
+from typing import TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import load_texts, pick, whole
+from agentgym.envs.loca.records import Fields, Record, Rows
 from agentgym.envs.loca.writing.news import idle_values, inbox_news
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.files.pdfs import write_pdf
@@ -23,19 +25,9 @@ LETTER = "Recommendation_Letter_<Last_Name>-<n>.pdf"
 LETTERS, OLDEST, NEWEST = "letters", "awards, oldest first", "awards, newest first"
 
 
-class _Paper(TypedDict):
-    phrases: Sequence[str]
-    files: Sequence[str]
-
-
-class _Theme(TypedDict):
-    folders: Sequence[str]
-    papers: Mapping[str, _Paper]
-
-
 _TEXTS = load_texts("applications")
-THEMES: Sequence[_Theme] = _TEXTS["themes"]
-PAPERS: dict[str, _Paper] = {}
+THEMES: Rows = _TEXTS["themes"]
+PAPERS: Record = {}
 for _theme in THEMES:
     PAPERS |= _theme["papers"]
 PAPER_OF_PHRASE: dict[str, str] = {}
@@ -49,7 +41,7 @@ Layout: TypeAlias = dict[str, str]
 
 
 def draw_papers(
-    rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
+    rng: Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Write the application papers, and return the letters and awards sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
@@ -80,7 +72,7 @@ def papers_books() -> dict[str, PhraseBook]:
 
 
 def _pages(
-    rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
+    rng: Generator, kind: str, name: str, when: datetime, people: Sequence[str]
 ) -> list[list[str]]:
     later = when + timedelta(days=whole(rng, 1, 400))
     dates = [
@@ -111,8 +103,8 @@ def _pages(
 
 
 def _values(
-    rng: np.random.Generator, name: str, when: datetime, number: int, people: Sequence[str]
-) -> dict[str, Any]:
+    rng: Generator, name: str, when: datetime, number: int, people: Sequence[str]
+) -> Record:
     before, after = rng.integers(1, (500, 60)).tolist()
     return {
         "name": name,
@@ -127,7 +119,7 @@ def _values(
     }
 
 
-def _picture(rng: np.random.Generator) -> bytes:
+def _picture(rng: Generator) -> bytes:
     pixels = rng.integers(0, 256, (16, 16), np.uint8)
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
@@ -137,7 +129,7 @@ def _picture(rng: np.random.Generator) -> bytes:
     return picture
 
 
-def draw_layout(rng: np.random.Generator) -> Layout:
+def draw_layout(rng: Generator) -> Layout:
     """Draw an archive structure. Folders for different groups of papers may be equal or nested."""
     order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
     style, numbered = whole(rng, 3), rng.random() < 0.5
@@ -179,12 +171,12 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
     return members
 
 
-def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
+def draw_tree(rng: Generator, layout: Layout) -> str:
     """Format an archive structure as a list of paths or as a tree."""
     style = whole(rng, 3)
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
-    nested: dict[str, Any] = {}
+    nested: Record = {}
     for path, phrase in layout.items():
         *folders, name = path.split("/")
         place = nested
@@ -194,7 +186,7 @@ def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
     return "\n".join([f"{ROOT}/", *_branches(nested, "", lines=style == 1)])
 
 
-def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[str]:
+def _branches(nested: Fields, before: str, lines: bool) -> Iterator[str]:
     for k, (name, content) in enumerate(nested.items(), 1):
         joint, indent = "  ", "  "
         if lines and k == len(nested):
@@ -222,7 +214,7 @@ def asks_for_papers(text: str) -> bool:
 class Correspondence:
     """Generator for the emails in a mailbox."""
 
-    def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
+    def __init__(self, rng: Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)
 
     def says(self, kind: str) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import DrawnValues, load_texts, shuffled, whole
+from agentgym.envs.loca.records import Record
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 
@@ -23,7 +24,7 @@ class Course:
     subject: str
 
 
-def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
+def draw_courses(rng: Generator, count: int) -> list[Course]:
     """Draw different courses."""
     texts, catalogue = load_texts("subjects"), []
     for department, subjects in texts["departments"].items():
@@ -78,7 +79,7 @@ def coursework_book() -> PhraseBook:
     return PhraseBook(load_texts("coursework"), SLOTS)
 
 
-def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
+def draw_questions(rng: Generator, code: str, count: int) -> list[Record]:
     """Draw distinct quiz questions, worth ten points each."""
     bank = load_texts("questions")[code.rstrip("0123456789-")]
     pool = []
@@ -88,7 +89,7 @@ def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict
     return [_question(rng, place, *each) for place, each in enumerate(drawn, 1)]
 
 
-def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
+def _question(rng: Generator, place: int, kind: str, question: Any) -> Record:
     text, options = question, []
     if kind == "choice":
         text, right, *wrong = question
@@ -104,7 +105,7 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
     }
 
 
-def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
+def describe_quiz(rng: Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     texts = coursework_book().write_some("quiz", rng, 7, lambda: values)
@@ -112,7 +113,7 @@ def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary
 
 
 def describe_assignment(
-    rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
+    rng: Generator, course: Course, kind: str, part: int, voluntary: bool
 ) -> str:
     """Draw the description of an assignment."""
     style = load_texts("subjects")["styles"][course.code.rstrip("0123456789")]
@@ -124,7 +125,7 @@ def describe_assignment(
     return _with_note(rng, texts, voluntary)
 
 
-def describe_submission(rng: np.random.Generator, part: int) -> str:
+def describe_submission(rng: Generator, part: int) -> str:
     """Draw the text of a student's submission."""
     values = _values(rng, part_number=part)
     return " ".join(coursework_book().write_some("handed_in", rng, 3, lambda: values))
@@ -136,10 +137,7 @@ def is_voluntary(description: str) -> bool:
 
 
 def _values(
-    rng: np.random.Generator,
-    number: tuple[int, int] = (13, 90),
-    few: tuple[int, int] = (2, 10),
-    **known: Any,
+    rng: Generator, number: tuple[int, int] = (13, 90), few: tuple[int, int] = (2, 10), **known: Any
 ) -> DrawnValues:
     draws = {
         "number": lambda: whole(rng, *number),
@@ -148,18 +146,18 @@ def _values(
     return DrawnValues(draws, **known)
 
 
-def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
+def _with_note(rng: Generator, texts: list[str], voluntary: bool) -> str:
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(whole(rng, 1, len(texts) + 1), note)
     return " ".join(texts)
 
 
-def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
+def _say(rng: Generator, kind: str, **values: Any) -> str:
     return coursework_book().write(kind, rng, **values)
 
 
-def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
+def draw_policy(rng: Generator, code: str) -> tuple[list[Post], int, int]:
     """Draw announcements about the entrance assessment.
 
     Return the announcements, the final threshold, and the threshold before any revocation.
@@ -177,7 +175,7 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 
 
 def draw_changes(
-    rng: np.random.Generator, titles: Sequence[str], rate: float
+    rng: Generator, titles: Sequence[str], rate: float
 ) -> tuple[list[list[Post]], set[str]]:
     """Draw announcements that drop quizzes and assignments, and may restore them later.
 
@@ -200,14 +198,14 @@ def draw_changes(
     return threads, dropped
 
 
-def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
+def _post(rng: Generator, title: str, text: str, asides: Sequence[str]) -> Post:
     values, book = _values(rng, part_number=1), coursework_book()
     texts = [text, *(book.write(each, rng, values) for each in asides)]
     before, after = book.write_some("near", rng, 2, lambda: values)
     return Post(_say(rng, title), " ".join([before, *texts, after]))
 
 
-def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
+def merged(rng: Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
     """Interleave threads at random, keeping the order within each thread."""
     order = []
     for thread in threads:
@@ -215,7 +213,7 @@ def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[
     return [thread.pop(0) for thread in shuffled(rng, order)]
 
 
-def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
+def with_news(rng: Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
     """Add news to each post; if `posts` is empty, return one post that contains only news."""
 
     def amid_news(text: str) -> str:

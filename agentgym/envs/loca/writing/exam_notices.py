@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import load_texts, pick, whole
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
 _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
-# Minutes per day.
-_DAY = 24 * 60
 
 # A statement: the kind of phrase, and a mapping from slots to values.
 Said: TypeAlias = Sequence[Any]
@@ -75,14 +74,14 @@ def read_notice(text: str) -> list[Said]:
     return [[kind, values] for kind, values in facts_book().read(text)]
 
 
-def by_kind(said: Iterable[Said]) -> dict[str, Any]:
+def by_kind(said: Iterable[Said]) -> Record:
     """Return the values of the last statement of each kind."""
     return {each[0]: each[1] for each in said}
 
 
 def shift_time(time: str, minutes: int) -> str:
     """Return the time of day `minutes` after `time`."""
-    hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
+    hour, minute = divmod((_minute_of_day(time) + minutes) % (24 * 60), 60)
     return f"{hour:02}:{minute:02}"
 
 
@@ -92,7 +91,7 @@ def _minute_of_day(time: str) -> int:
 
 
 # Facts implied by the kind of a statement alone.
-_FIXED: Mapping[str, Mapping[str, Any]] = {
+_FIXED: Mapping[str, Fields] = {
     "none": {"held": False},
     "off": {"held": False},
     "on": {"held": True},
@@ -103,32 +102,30 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     "duration_open": {"minutes": None},
     "place_open": {"place": None},
 }
-# Maps kinds of statements to slots, and slots to fields of `Exam`.
-_STATED: Mapping[str, Mapping[str, str]] = {
-    "date": {"date": "day"},
-    "date_corrected": {"date": "day"},
-    "start": {"time": "time"},
-    "start_corrected": {"time": "time"},
-    "duration": {"duration": "minutes"},
-    "duration_corrected": {"duration": "minutes"},
-    "place": {"place": "place"},
-    "place_corrected": {"place": "place"},
-    "proctor": {"person": "proctor"},
+# Maps kinds of statements to a slot and a field of `Exam`.
+_STATED = {
+    "date": ("date", "day"),
+    "start": ("time", "time"),
+    "duration": ("duration", "minutes"),
+    "place": ("place", "place"),
+    "proctor": ("person", "proctor"),
 }
 _DERIVED = set(
     "after_midterm after_project before_project sections later earlier doors span end longer "
-    "place_midterm".split()
+    "place_midterm date_corrected start_corrected duration_corrected place_corrected".split()
 )
 # Kinds of statements that change an exam.
 UPDATES = _FIXED.keys() | _STATED.keys() | _DERIVED
 
 
-def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> Exam:
+def _update(kind: str, said: Fields, exam: Exam, where: Setting) -> Exam:
     if kind in _FIXED:
         return replace(exam, **_FIXED[kind])
-    if kind in _STATED:
-        facts = {field: said[slot] for slot, field in _STATED[kind].items()}
-        return replace(exam, **facts)
+    stated = kind.removesuffix("_corrected")
+    if stated in _STATED:
+        slot, field = _STATED[stated]
+        fact: Record = {field: said[slot]}
+        return replace(exam, **fact)
     if kind == "place_midterm":
         return replace(exam, place=where.midterm_place)
     if kind in ("doors", "span", "end", "longer"):
@@ -144,7 +141,7 @@ def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> E
     return replace(exam, day=shift_day(day, sign * said["days"]))
 
 
-def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
+def _timed(kind: str, said: Fields, exam: Exam) -> Exam:
     if kind == "longer":
         return replace(exam, minutes=(exam.minutes or 0) + said["duration"])
     if kind == "doors":
@@ -172,7 +169,7 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
     return exam
 
 
-def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
+def draw_place(rng: Generator, other: str | None = None) -> str:
     """Draw a room other than `other`."""
     place = f"{pick(rng, _BUILDINGS)} {whole(rng, 1, 90)}"
     return draw_place(rng, other) if place == other else place

@@ -7,23 +7,27 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import load_texts, pick, whole
-from agentgym.envs.loca.published.invoices import read_layout
+from agentgym.envs.loca.published.invoices import find_facts, read_layout
+from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
 
-_ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
-_SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
-_DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
-_MAIL = re.compile(
-    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
-)
-_TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
+_FACTS = {
+    "id": re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)"),
+    "supplier": re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)"),
+    "mail": re.compile(
+        r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
+    ),
+    "day": re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)"),
+    "cents": re.compile(
+        r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)"
+    ),
+}
 # Probabilities that an unsettled invoice is partly paid, and that the payment is stated in a box
 # instead of a note.
 _PARTIAL_RATE, _BOX_RATE = 0.6, 0.4
@@ -52,9 +56,7 @@ def payment_books() -> dict[str, PhraseBook]:
     return {name: PhraseBook(texts, SLOTS) for name, texts in load_texts("payments").items()}
 
 
-def write_payment(
-    rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
-) -> str | Box:
+def write_payment(rng: Generator, paid: int, total: int, day: date, boxed: bool) -> str | Box:
     """Draw a note or a box about the payment of an invoice. Amounts are in cents."""
     status = "part"
     if paid == total:
@@ -63,7 +65,7 @@ def write_payment(
         status = "none"
     kind = pick(rng, (_BOXES if boxed else _NOTES)[status])
     first = paid * whole(rng, 2, 8) // 10
-    values: dict[str, Any] = {
+    values: Record = {
         "paid_money": paid,
         "open_money": total - paid,
         "old_money": total * whole(rng, 10, 90) // 100 + 1,
@@ -104,8 +106,8 @@ LAYOUTS: Sequence[Sequence[str]] = _TEXTS["layouts"]
 
 
 def draw_invoice(
-    rng: np.random.Generator, key: str, buyer: tuple[str, str], other: str, paid_rate: float
-) -> tuple[dict[str, Any], bytes]:
+    rng: Generator, key: str, buyer: tuple[str, str], other: str, paid_rate: float
+) -> tuple[Record, bytes]:
     """Draw an invoice, and return the facts (amounts in cents) and the PDF file."""
     net = 0
     table = [["Item", "Quantity", "Price", "Sum"]]
@@ -143,7 +145,7 @@ def draw_invoice(
     return known, pdf
 
 
-def _draw_paid(rng: np.random.Generator, total: int, full_rate: float) -> int:
+def _draw_paid(rng: Generator, total: int, full_rate: float) -> int:
     if rng.random() < full_rate:
         return total
     if rng.random() >= _PARTIAL_RATE:
@@ -154,7 +156,7 @@ def _draw_paid(rng: np.random.Generator, total: int, full_rate: float) -> int:
 
 
 def _pages(
-    layout: Sequence[str], facts: Mapping[str, Any], parts: Mapping[str, Sequence[Block]]
+    layout: Sequence[str], facts: Fields, parts: Mapping[str, Sequence[Block]]
 ) -> list[list[Block]]:
     pages: list[list[Block]] = [[]]
     for line in layout:
@@ -172,20 +174,13 @@ def _money(cents: int) -> str:
     return f"{cents // 100:,}.{cents % 100:02}"
 
 
-def read_invoice(text: str) -> dict[str, Any]:
+def read_invoice(text: str) -> Record:
     """Return the facts in an invoice from agentgym or LOCA-bench, with amounts in cents."""
     published = read_layout(text)
     if published:
         return published
-    patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
-    facts: dict[str, Any] = {}
-    for name, pattern in patterns.items():
-        match = pattern.search(text)
-        if not match:
-            raise ValueError(f"the text must contain {name}")
-        facts[name] = (match[1] or match[2]).strip()
+    facts = find_facts(text, _FACTS)
     facts["day"] = _read_day(facts["day"])
-    facts["cents"] = int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
     return facts
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
-from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, whole
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
+from agentgym.envs.loca.records import Fields
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.writing.phrase_book import PhraseBook, PhraseSlot
 
 # Topics for which the task provides the first sentence.
 ANCHORS = ("midterm", "project")
-# Minimum and maximum number of sentences after the first sentence.
-_MORE = (3, 4)
+# Lower bound and exclusive upper bound of the number of sentences after the first sentence.
+_MORE = (3, 5)
 
 
 class News:
@@ -29,13 +29,12 @@ class News:
         self.topics = list(texts)
 
     def draw(
-        self, rng: np.random.Generator, values: Mapping[str, Any], topic: str = "", first: str = ""
+        self, rng: Generator, values: Fields, topic: str = "", first: str = ""
     ) -> tuple[str, str, str]:
         """Draw the sender, title and text of a news item about a topic."""
         book = self._books[topic or pick(rng, self.topics)]
-        more = book.kinds["more"]
-        order = rng.permutation(len(more))[: whole(rng, _MORE[0], _MORE[1] + 1)]
-        texts = [more[int(k)].write(rng, values) for k in order]
+        more = shuffled(rng, book.kinds["more"])[: whole(rng, *_MORE)]
+        texts = [phrase.write(rng, values) for phrase in more]
         sender = ""
         if "senders" in book.kinds:
             sender = book.write("senders", rng, values)
@@ -43,7 +42,7 @@ class News:
         return sender, title, " ".join([first or book.write("first", rng, values), *texts])
 
 
-def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
+def idle_values(rng: Generator, now: datetime, names: Sequence[str]) -> Fields:
     """Return slot values for irrelevant sentences about the people in `names`."""
     integers = rng.integers
     return DrawnValues(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
@@ -26,7 +25,7 @@ def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
     return names, {task: PhraseBook(kinds, slots) for task, kinds in texts.items()}
 
 
-def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
+def draw_opening(rng: Generator, task: str, rules: str, now: datetime) -> str:
     """Draw the first prompt, which consists of an introduction and the rules.
 
     Brackets in the rules contain alternatives to choose from. Consecutive lines that begin with
@@ -39,21 +38,13 @@ def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime)
         parts += shuffled(rng, block) if listed else block
     names, books = _texts()
     if task in books:
-        parts.insert(0, books[task].write("first", rng, _values(rng, names, now)))
-    return "\n".join(parts)
-
-
-def _values(
-    rng: np.random.Generator, names: Mapping[str, Sequence[str]], now: datetime
-) -> Mapping[str, Any]:
-    first, second = people(rng, 2)
-    draws = {kind: functools.partial(pick, rng, some) for kind, some in names.items()}
-    return DrawnValues(
-        {
-            **draws,
+        first, second = people(rng, 2)
+        draws: dict[str, Callable[[], str]] = {
             "date": lambda: f"{now + timedelta(days=whole(rng, 2, 20)):%Y-%m-%d}",
             "time": lambda: f"{whole(rng, 13, 20):02}:{pick(rng, (0, 15, 30, 45)):02}",
-        },
-        name=first,
-        other_name=second,
-    )
+        }
+        for kind, some in names.items():
+            draws[kind] = functools.partial(pick, rng, some)
+        values = DrawnValues(draws, name=first, other_name=second)
+        parts.insert(0, books[task].write("first", rng, values))
+    return "\n".join(parts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
+from agentgym.envs.loca.records import Fields
 from agentgym.envs.loca.writing.phrase_book import (
     COMMON_SLOTS,
     NUMBERS,
@@ -21,19 +22,19 @@ from agentgym.envs.loca.writing.phrase_book import (
 # Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
 # A statement: the kind of phrase, and a mapping from slots to values.
-Fact: TypeAlias = tuple[str, Mapping[str, Any]]
+Fact: TypeAlias = tuple[str, Fields]
 
 # Products of the furniture shop that are not furniture.
 SERVICES = {"Gift Card", "Assembly"}
-# Minimum and maximum number of remarks on delivery.
-_REMARKS = (3, 5)
+# Lower bound and exclusive upper bound of the number of remarks on delivery.
+_REMARKS = (3, 6)
 # Maximum number of irrelevant sentences in a note to the bookshop.
 _MOST_ASIDES = 3
 # Probabilities that a note contains irrelevant sentences, and that a note changes the order.
 _ASIDE_RATE, _AMENDED_RATE = 0.95, 0.8
 
 
-def _write_count(value: int, rng: np.random.Generator) -> str:
+def _write_count(value: int, rng: Generator) -> str:
     if value <= len(NUMBERS) and rng.integers(4):
         return NUMBERS[value - 1]
     return str(value)
@@ -59,15 +60,13 @@ def notes_book(shop: Shop) -> PhraseBook:
     return PhraseBook(phrases, SLOTS)
 
 
-def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
+def _say(rng: Generator, shop: Shop, fact: Fact) -> str:
     kind, values = fact
     is_service = not SERVICES.isdisjoint(values.values())
     return notes_book("services" if is_service else shop).write(kind, rng, values)
 
 
-def write_note(
-    rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact]
-) -> str:
+def write_note(rng: Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact]) -> str:
     """Write a note that contains the statements `facts` in order."""
     texts: list[str] = []
     for fact in facts:
@@ -77,7 +76,7 @@ def write_note(
         texts.append(text)
     if rng.random() < _ASIDE_RATE:
         idle = [_say(rng, shop, fact) for fact in asides]
-        count = whole(rng, _REMARKS[0], _REMARKS[1] + 1)
+        count = whole(rng, *_REMARKS)
         values = DrawnValues({"number": lambda: whole(rng, 13, 29)})
         idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
@@ -100,7 +99,7 @@ _ALLOWING: Sequence[Sequence[str]] = (
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
-def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
+def draw_mail_wish(rng: Generator, *, declined: bool) -> str:
     """Draw a note in which the customer finally declines or allows emails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
@@ -121,8 +120,8 @@ _CHANGES = set("set drop more fewer double same swap exchange only undo back".sp
 # Kinds of changes to a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
-# Minimum and maximum number of sentences that mention changes but do not request any.
-_ASIDES = (3, 5)
+# Bounds, as above, of the number of sentences that mention changes but do not request any.
+_ASIDES = (3, 6)
 # Maximum number of items in requests to set or double a quantity.
 _MOST_PIECES = 6
 # Probabilities that a note withdraws all changes, withdraws one change, restores a withdrawn order,
@@ -141,7 +140,7 @@ def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
     return dict.fromkeys(now, 0) if withdrawn else now
 
 
-def _change(kind: str, said: Mapping[str, Any], now: Order, order: Order) -> Order:
+def _change(kind: str, said: Fields, now: Order, order: Order) -> Order:
     if kind == "back":
         return order
     product, count = said["product"], said.get("count", 0)
@@ -169,9 +168,7 @@ def read_amended(order: Order, note: str) -> dict[str, int]:
     return amend(order, notes_book("furniture").read(note))
 
 
-def draw_order_note(
-    rng: np.random.Generator, order: Order, *, withdrawn: bool
-) -> tuple[str, dict[str, int]]:
+def draw_order_note(rng: Generator, order: Order, *, withdrawn: bool) -> tuple[str, dict[str, int]]:
     """Draw an order note, and return the note and the changed order."""
     facts = draw_changes(rng, order) if rng.random() < _AMENDED_RATE else []
     if withdrawn:
@@ -183,7 +180,7 @@ def draw_order_note(
     return write_note(rng, shop, facts, asides), amend(order, facts)
 
 
-def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
+def draw_changes(rng: Generator, order: Order) -> list[Fact]:
     """Draw the changes that a customer requests, some of which are withdrawn later."""
     facts: list[Fact] = []
     for _ in range(whole(rng, 1, _MOST_CHANGES + 1)):
@@ -197,7 +194,7 @@ def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
     return facts
 
 
-def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
+def _draw_change(rng: Generator, now: Order) -> list[Fact]:
     held = [product for product, count in now.items() if count]
     if not held:
         return []
@@ -222,7 +219,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
     return [pick(rng, options)]
 
 
-def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
+def _draw_return(rng: Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
     # A customer withdraws one change only if no other change depends on it.
     roll = rng.random()
     if roll < _BACK:
@@ -235,7 +232,7 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
     return []
 
 
-def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
+def _draw_asides(rng: Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
     kinds = {kind for kind, _ in facts}
     products = list(order)
     places = rng.integers(len(order), size=3).tolist()
@@ -253,4 +250,4 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
             ("kept", {"product": product, "count": order[product]}),
             ("pondered", {"product": product, "count": pondered}),
         ]
-    return shuffled(rng, asides, whole(rng, _ASIDES[0], _ASIDES[1] + 1))
+    return shuffled(rng, asides, whole(rng, *_ASIDES))

@@ -10,14 +10,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
+from numpy.random import Generator
 
 from agentgym.envs.loca.draws import pick, shuffled, whole
+from agentgym.envs.loca.records import Fields, Record
 
-_PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
-_BRACKETS = re.compile(r"[\[\]{}]")
+# The kind of a phrase, and the values in its slots.
+Fact: TypeAlias = tuple[str, Record]
+# Alternatives, a slot, or ordinary text.
+_PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}|([^\[{]+|.)")
+_BRACKETS = set("[]{}")
 # Separator between sentences. Starting the pattern with whitespace makes the search fast.
 _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
@@ -27,7 +31,7 @@ class PhraseSlot:
     """Format of the values of one type. `pattern` must match every spelling of a value."""
 
     pattern: str
-    write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
+    write: Callable[[Any, Generator], str] = lambda value, rng: str(value)
     read: Callable[[str], Any] = str
 
 
@@ -42,16 +46,21 @@ class Phrase:
         self._slots: dict[str, PhraseSlot] = {}
         # In each form, strings and slot names alternate.
         self._forms, pattern = [[""]], ""
-        for piece in _split(text):
-            if isinstance(piece, str):
-                slot = self._slots[piece] = slots[piece.rpartition("_")[2]]
-                pattern += f"(?P<{piece}>{slot.pattern})"
+        for options, name, literal in _PIECE.findall(text):
+            if name:
+                slot = self._slots[name] = slots[name.rpartition("_")[2]]
+                pattern += f"(?P<{name}>{slot.pattern})"
                 for form in self._forms:
-                    form += [piece, ""]
+                    form += [name, ""]
                 continue
-            pattern += f"(?:{'|'.join(map(re.escape, piece))})"
+            if not _BRACKETS.isdisjoint(options + literal):
+                raise ValueError(
+                    f"brackets must be closed and must not contain slots, got the phrase {text!r}"
+                )
+            alternatives = [literal] if literal else options.split("|")
+            pattern += f"(?:{'|'.join(map(re.escape, alternatives))})"
             shorter, self._forms = self._forms, []
-            for alternative in piece:
+            for alternative in alternatives:
                 self._forms += [[*form[:-1], form[-1] + alternative] for form in shorter]
         self.names = list(self._slots)
         self.count = len(self._forms)
@@ -63,7 +72,7 @@ class Phrase:
         for form in self._forms:
             yield "".join(braces.get(part, part) for part in form)
 
-    def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
+    def write(self, rng: Generator, values: Fields) -> str:
         """Choose alternatives at random, and fill the slots with values."""
         texts = list(self._forms[whole(rng, self.count) if self.count > 1 else 0])
         for place in range(1, len(texts), 2):
@@ -71,7 +80,7 @@ class Phrase:
             texts[place] = self._slots[name].write(values[name], rng)
         return "".join(texts)
 
-    def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
+    def read(self, text: str, *, anywhere: bool = False) -> Record | None:
         """Return the slot values in a sentence, or None if the phrase does not match.
 
         With `anywhere`, search for the phrase in a longer text.
@@ -89,42 +98,32 @@ class PhraseBook:
         self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
     ) -> None:
         self.kinds: dict[str, Sequence[Phrase]] = {}
-        # The phrases are indexed by first and last words, so that `read` tries only a few phrases.
-        self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
+        # The phrases are indexed by first word, so that `read` tries only a few phrases.
+        self._by_start: dict[str, list[tuple[str, Phrase]]] = {}
         for kind, texts in phrases.items():
             self.kinds[kind] = [Phrase(text, slots) for text in texts]
             for phrase in self.kinds[kind]:
-                for start, end in set(map(_literal_ends, phrase.forms())):
-                    by_end = self._by_ends.setdefault(start, {})
-                    by_end.setdefault(end, []).append((kind, phrase))
+                for start in set(map(_first_word, phrase.forms())):
+                    self._by_start.setdefault(start, []).append((kind, phrase))
 
     def write(
-        self,
-        kind: str,
-        rng: np.random.Generator,
-        values: Mapping[str, Any] | None = None,
-        /,
-        **named: Any,
+        self, kind: str, rng: Generator, values: Fields | None = None, /, **named: Any
     ) -> str:
         """Draw a sentence of the given kind, with slot values from a mapping or keyword arguments."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
-        self,
-        kind: str,
-        rng: np.random.Generator,
-        count: int,
-        values: Callable[[], Mapping[str, Any]],
+        self, kind: str, rng: Generator, count: int, values: Callable[[], Fields]
     ) -> list[str]:
         """Draw sentences of one kind from different phrases, with new `values` for each sentence."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
-    def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
+    def read(self, text: str) -> list[Fact]:
         """Return the kind and the values of each sentence that matches a phrase."""
         facts = map(self._read_sentence, sentences(text))
         return [fact for fact in facts if fact is not None]
 
-    def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def find(self, text: str) -> Iterator[Fact]:
         """Yield the kind and the values of each phrase in a text, in the order of the phrase book.
 
         Use this method for text without reliable sentence ends, such as PDF text.
@@ -136,57 +135,26 @@ class PhraseBook:
                 if values is not None:
                     yield kind, values
 
-    def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
-        starts, ends = _ends(sentence)
-        for start in starts:
-            by_end = self._by_ends.get(start)
-            if by_end is None:
-                continue
-            for end in ends:
-                for kind, phrase in by_end.get(end, ()):
-                    values = phrase.read(sentence)
-                    if values is not None:
-                        return kind, values
+    def _read_sentence(self, sentence: str) -> Fact | None:
+        for start in (_first_word(sentence), ""):
+            for kind, phrase in self._by_start.get(start, ()):
+                values = phrase.read(sentence)
+                if values is not None:
+                    return kind, values
         return None
+
+
+def _first_word(text: str) -> str:
+    word = text.partition(" ")[0]
+    if "{" in word:
+        return ""
+    return word
 
 
 def sentences(text: str) -> list[str]:
     """Split a text into sentences, at empty lines and after punctuation marks."""
     parts = map(str.strip, _SENTENCE.split(text))
     return [part for part in parts if part]
-
-
-def _has_nested_slot(text: str) -> bool:
-    return any("{" in part.partition("]")[0] for part in text.split("[")[1:])
-
-
-def _split(text: str) -> Iterator[tuple[str, ...] | str]:
-    if _BRACKETS.search(_PIECE.sub("", text)) or _has_nested_slot(text):
-        raise ValueError(
-            f"brackets must be closed and must not contain slots, got the phrase {text!r}; write "
-            "one phrase for each alternative with a slot"
-        )
-    # `_PIECE` has two groups, so every third item is text between matches.
-    parts = _PIECE.split(text)
-    for k in range(0, len(parts), 3):
-        yield (parts[k],)
-        if k + 1 < len(parts):
-            yield parts[k + 2] or tuple(parts[k + 1].split("|"))
-
-
-def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the index keys of a sentence, longest first."""
-    first, _, rest = text.partition(" ")
-    second = rest.partition(" ")[0]
-    last = text.rpartition(" ")[2]
-    return (f"{first} {second}", first, ""), (last, "")
-
-
-def _literal_ends(form: str) -> tuple[str, str]:
-    starts, ends = _ends(form)
-    start = next(text for text in starts if "{" not in text)
-    end = next(text for text in ends if "{" not in text)
-    return start, end
 
 
 YEAR = 2025
@@ -212,7 +180,7 @@ def shift_day(day: str, days: int) -> str:
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
-def _write_date(value: str, rng: np.random.Generator) -> str:
+def _write_date(value: str, rng: Generator) -> str:
     day = date.fromisoformat(value)
     form, month = whole(rng, 5), _MONTHS[day.month - 1]
     if form == 4:
@@ -237,7 +205,7 @@ def _read_date(text: str) -> str:
     return date(year[0] if year else YEAR, _MONTHS.index(month) + 1, day).isoformat()
 
 
-def _write_time(value: str, rng: np.random.Generator) -> str:
+def _write_time(value: str, rng: Generator) -> str:
     hour, minute = map(int, value.split(":"))
     if minute or hour == 12 or rng.integers(3):
         return value
@@ -256,7 +224,7 @@ def read_number(text: str) -> int:
     return NUMBERS.index(text) + 1 if text in NUMBERS else int(text)
 
 
-def _write_days(value: int, rng: np.random.Generator) -> str:
+def _write_days(value: int, rng: Generator) -> str:
     weeks, rest = divmod(value, 7)
     count, unit = value, "day"
     if rest == 0 and rng.integers(2):
@@ -270,7 +238,7 @@ def _read_days(text: str) -> int:
     return read_number(word) * (7 if unit.startswith("week") else 1)
 
 
-def _write_duration(value: int, rng: np.random.Generator) -> str:
+def _write_duration(value: int, rng: Generator) -> str:
     return pick(rng, DURATIONS.get(value, (f"{value} minutes",)))
 
 
