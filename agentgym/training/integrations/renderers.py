@@ -108,7 +108,7 @@ class FamilyRenderer:
 
     def _request(self, chat: Chat) -> list[dict[str, Any]]:
         newest = next((m.raw for m in reversed(chat.messages) if m.role == "assistant"), None)
-        if newest in self._parsed:
+        if newest is not None and newest in self._parsed:
             self._history.remember(chat, newest, self._parsed[newest])
         # Some formats render None and "" differently, so use None where `verifiers` does.
         return [

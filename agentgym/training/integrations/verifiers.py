@@ -230,7 +230,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
-        if shared.failure:  # `verifiers` omits a trace that contains an error
+        if shared.failure:  # `verifiers` scores a failed trace too, and omits it
+            trace.info["agentgym"] = {"invalid": shared.failure}
             raise RuntimeError(f"the episode is invalid: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:

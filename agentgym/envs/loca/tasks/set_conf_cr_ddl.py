@@ -333,6 +333,8 @@ def _read_note(text: str) -> dict[str, str]:
     return dict(published or (line.split(": ") for line in text.splitlines()[1:]))
 
 
+# Each step compares all titles with all keys again.
+@functools.lru_cache(maxsize=65_536)
 def _names(title: str, key: str) -> bool:
     pattern = rf"(?<!\w){re.escape(key)}(20\d\d)?(?!\w)"
     return re.search(pattern, title, re.IGNORECASE) is not None
