@@ -208,7 +208,7 @@ class ReplyGenerator(_Drawing):
             case "repeat":
                 return head + part * int(self._rng.integers(2, 40)) + tail
             case "insert":
-                return head + self._pick(STRINGS) + part + tail
+                return f"{head}{self._pick(STRINGS)}{part}{tail}"
         return part + tail + head
 
     def _next(self, catalog: tuple[Any, ...]) -> Any:
