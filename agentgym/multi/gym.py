@@ -54,8 +54,6 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         game, played = self.game, self.agent
-        if not game.due:
-            raise ResetNeeded("there is no running episode: call reset() before the next step()")
         game.play(played, action)
         game.advance()
         info = dict(game.infos[played])

@@ -19,9 +19,10 @@ from agentgym.assemble.registry import make
 from agentgym.oracles import RandomPolicy
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.play.policy import Policy
-from agentgym.testing.blind import Probe, Shortcut, learn_shortcuts, opaque_ids
+from agentgym.testing.blind import learn_shortcuts, opaque_ids
 from agentgym.testing.guesses import options
 from agentgym.testing.playing import (
+    Act,
     Transcript,
     demonstrations,
     play,
@@ -154,7 +155,7 @@ def run_audit(
             "easier so that random play sometimes succeeds"
         )
 
-    def probing(probe: Probe) -> list[Transcript]:
+    def probing(probe: Act) -> list[Transcript]:
         return [_look(begun, seen.before(0), probe) for begun, seen in starts]
 
     lessons = [seen for _, seen in starts]
@@ -180,7 +181,7 @@ _BASELINES = ("random legal", "oracle")
 _KINDS = ("shortcut", "measure", "baseline")
 
 
-def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
+def _look(begun: ToolEnv, seen: Transcript, probe: Act) -> Transcript:
     if not (calls := probe(seen)):
         return seen
     return play(begun.clone(), lambda now: () if now.turns else calls)[1]
@@ -188,13 +189,13 @@ def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
 
 def _play_seed(
     begun: ToolEnv,
-    shortcuts: Sequence[Shortcut],
+    shortcuts: Mapping[str, Act],
     policies: Mapping[str, Policy],
     known: set[str],
     scores: dict[str, list[float]],
 ) -> None:
-    for shortcut in shortcuts:
-        scores[shortcut.name].append(play(begun.clone(), shortcut.act)[0])
+    for name, act in shortcuts.items():
+        scores[name].append(play(begun.clone(), act)[0])
     for name, policy in policies.items():
         scores[name].append(play_policy(begun.clone(), policy))
     if begun.world.optimal_calls() is not None:

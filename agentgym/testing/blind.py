@@ -9,33 +9,23 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.testing.guesses import Guess, learn_guess, options, words
-from agentgym.testing.playing import Transcript
+from agentgym.testing.playing import Act, Transcript
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 # a transcript and the call that followed
 NextCall = tuple[Transcript, ToolCall]
-Probe = Callable[[Transcript], Calls]
-# A function that makes a probe's calls in each training episode and returns the transcripts.
-Probing = Callable[[Probe], Sequence[Transcript]]
+# Makes the calls of a probe in each training episode and returns the transcripts.
+Probing = Callable[[Act], Sequence[Transcript]]
 
 # maximum number of answers to try if a wrong answer does not end the episode
 _TRIES = 3
 # maximum number of final calls to try in the first turn
 _ENDS = 8
-
-
-class Shortcut(Protocol):
-    """A policy that tries to score without doing the task."""
-
-    name: str
-
-    def act(self, seen: Transcript) -> Calls:
-        """Return the next calls; an empty sequence means that the policy gives up."""
 
 
 class Answer:
@@ -86,84 +76,68 @@ def _typed(text: str, kind: type) -> list[Any]:
         return []
 
 
-class ScriptedShortcut:
-    """Shortcut that plays fixed replies."""
-
-    def __init__(self, name: str, replies: Sequence[Calls]) -> None:
-        self.name, self._replies = name, replies
-
-    def act(self, seen: Transcript) -> Calls:
-        """Play this turn's reply."""
+def _scripted(replies: Sequence[Calls]) -> Act:
+    def act(seen: Transcript) -> Calls:
         turn = len(seen.turns)
-        return self._replies[turn] if turn < len(self._replies) else ()
+        return replies[turn] if turn < len(replies) else ()
+
+    return act
 
 
-class OptionAnswer:
-    """Shortcut that answers with an option from the prompt."""
-
-    def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
-        self.name, self._answer, self._choose = name, answer, choose
-
-    def act(self, seen: Transcript) -> Calls:
-        """Answer with the chosen option in the first turn."""
-        listed, answer = options(seen.task), self._answer
+def _option(answer: Answer, choose: Callable[[list[str]], str]) -> Act:
+    def act(seen: Transcript) -> Calls:
+        listed = options(seen.task)
         if seen.turns or not listed or len(answer.guesses) != 1:
             return ()
         ((name, (_, kind)),) = answer.guesses.items()
         calls = []
-        for value in _typed(self._choose(listed), kind):
+        for value in _typed(choose(listed), kind):
             calls.append(ToolCall(answer.tool, {**answer.constants, name: value}))
         return calls
 
+    return act
 
-class ProbeAnswer:
-    """Shortcut that makes some calls and then answers by a rule learnt on other seeds."""
 
-    def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
-        self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
+def _answer_after(probe: Act, answer: Answer, repeats: int = 1) -> Act:
+    """Make the probe's calls, then try one guess per turn."""
 
-    def act(self, seen: Transcript) -> Calls:
-        """Make the initial calls, then try one guess per turn."""
-        turn, probes = len(seen.turns), self._probe(seen.before(0))
-        before = self._repeats if probes else 0
+    def act(seen: Transcript) -> Calls:
+        turn, probes = len(seen.turns), probe(seen.before(0))
+        before = repeats if probes else 0
         if turn < before:
             return probes
-        calls = list(islice(self._answer.calls(seen.before(before)), _TRIES))
+        calls = list(islice(answer.calls(seen.before(before)), _TRIES))
         return calls[turn - before : turn - before + 1]
 
+    return act
 
-class Copy:
-    """Shortcut that repeats the episode with the most similar prompt."""
 
-    name = "copy of another episode"
+def _copy(demonstrations: Sequence[Transcript]) -> Act:
+    """Repeat the episode with the most similar prompt."""
+    known = [(set(words(d.task)), d) for d in demonstrations]
 
-    def __init__(self, demonstrations: Sequence[Transcript]) -> None:
-        self._demonstrations = [(set(words(d.task)), d) for d in demonstrations]
-
-    def act(self, seen: Transcript) -> Calls:
-        """Play the next calls."""
+    def act(seen: Transcript) -> Calls:
         task = set(words(seen.task))
-        _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
+        _, nearest = max(known, key=lambda pair: len(pair[0] & task))
         turn = len(seen.turns)
         if turn < len(nearest.turns):
             return [call for call, _ in nearest.turns[turn]]
         return ()
 
+    return act
 
-class CopyByPosition:
-    """Shortcut that repeats frequent calls, with arguments from learnt positions in the text."""
 
-    name = "copy of another episode, arguments by position"
+def _copy_by_position(demonstrations: Sequence[Transcript]) -> Act:
+    """Repeat frequent calls, with arguments from learnt positions in the text."""
+    common, _ = Counter(map(_names, demonstrations)).most_common(1)[0]
+    alike = [d for d in demonstrations if _names(d) == common]
+    answers = [_answer_of_turn(turn, alike) for turn in range(len(common))]
 
-    def __init__(self, demonstrations: Sequence[Transcript]) -> None:
-        common, _ = Counter(map(_names, demonstrations)).most_common(1)[0]
-        alike = [d for d in demonstrations if _names(d) == common]
-        self._answers = [_answer_of_turn(turn, alike) for turn in range(len(common))]
-
-    def act(self, seen: Transcript) -> Calls:
-        """Play the next call."""
+    def act(seen: Transcript) -> Calls:
         turn = len(seen.turns)
-        return self._answers[turn].likeliest(seen) if turn < len(self._answers) else ()
+        return answers[turn].likeliest(seen) if turn < len(answers) else ()
+
+    return act
 
 
 def _answer_of_turn(turn: int, demonstrations: Sequence[Transcript]) -> Answer:
@@ -192,27 +166,31 @@ _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
-def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Learn all shortcuts from successful episodes."""
+def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> dict[str, Act]:
+    """Learn policies that try to score without doing the task, by name, from successful episodes.
+
+    A policy gives up by returning no calls.
+    """
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     ending = {call.name for call in finals}
     calls = {_text(call): call for call in reversed(finals)}
     common = Counter(map(_text, finals)).most_common(_TRIES)
     constants = [[calls[text]] for text, _ in common]
-    shortcuts: list[Shortcut] = [
-        ScriptedShortcut("nothing at all", ()),
-        *_ends(demonstrations[0].tools, ending),
-        ScriptedShortcut("most frequent answers of other episodes", constants),
-        *(OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()),
-        ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
-    ]
+    shortcuts = {"nothing at all": _scripted(()), **_ends(demonstrations[0].tools, ending)}
+    shortcuts["most frequent answers of other episodes"] = _scripted(constants)
+    for name, choose in _OPTIONS.items():
+        shortcuts[f"{name} option"] = _option(blank, choose)
+    shortcuts["prompt alone: rules and features"] = _answer_after(lambda seen: (), blank)
     for name, probe in _probes(demonstrations, ending).items():
         answer = Answer(list(zip(probing(probe), finals, strict=True)))
-        shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
+        shortcuts[f"answer after {name}"] = _answer_after(probe, answer)
         if name == _FIRST:
-            shortcuts.append(ProbeAnswer("re-reading, then an answer", probe, answer, 3))
-    return [*shortcuts, Copy(demonstrations), CopyByPosition(demonstrations)]
+            shortcuts["re-reading, then an answer"] = _answer_after(probe, answer, 3)
+    shortcuts["copy of another episode"] = _copy(demonstrations)
+    name = "copy of another episode, arguments by position"
+    shortcuts[name] = _copy_by_position(demonstrations)
+    return shortcuts
 
 
 _OPTIONS: Mapping[str, Callable[[list[str]], str]] = {
@@ -227,14 +205,15 @@ def _text(call: ToolCall) -> str:
     return f"{call.name} {sorted(call.arguments.items(), key=repr)}"
 
 
-def _ends(tools: Sequence[Tool], ending: Set[str]) -> list[Shortcut]:
-    shortcuts: list[Shortcut] = []
+def _ends(tools: Sequence[Tool], ending: Set[str]) -> dict[str, Act]:
+    shortcuts: dict[str, Act] = {}
     for tool in tools:
         if tool.final or tool.name in ending:
             for arguments in _choices(tool.parameters):
                 call = ToolCall(tool.name, arguments)
-                shortcuts.append(ScriptedShortcut(f"at once {_label(call)}", [[call]]))
-    return shortcuts[:_ENDS]
+                if len(shortcuts) < _ENDS:
+                    shortcuts[f"at once {_label(call)}"] = _scripted([[call]])
+    return shortcuts
 
 
 def _label(call: ToolCall) -> str:
@@ -265,8 +244,8 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
     return least.get(schema.get("type", ""), [schema.get("minimum", 0)])
 
 
-def _probes(demonstrations: Sequence[Transcript], ending: Set[str]) -> dict[str, Probe]:
-    probes: dict[str, Probe] = {}
+def _probes(demonstrations: Sequence[Transcript], ending: Set[str]) -> dict[str, Act]:
+    probes: dict[str, Act] = {}
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
         probes[_FIRST] = _answer_of_turn(0, longer).likeliest

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentgym.assemble.registry import resolve, spec
-from agentgym.testing.cases import Case, Finding, Report, all_ids
+from agentgym.testing.cases import Case, Finding, all_ids
 from agentgym.testing.episode import play
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
@@ -26,21 +25,14 @@ class Tally:
 
     Attributes:
         barren: The number of consecutive episodes in which the env could not start.
-        causes: The number of findings with each cause.
+        causes: The distinct causes of the findings.
     """
 
     texts: int = 0
     calls: int = 0
     episodes: int = 0
     barren: int = 0
-    causes: Counter[tuple[str, ...]] = field(default_factory=Counter)
-
-    def add(self, report: Report) -> None:
-        """Count an episode."""
-        self.texts += report.texts
-        self.calls += report.calls
-        self.episodes += 1
-        self.barren = 0 if report.texts else self.barren + 1
+    causes: set[tuple[str, ...]] = field(default_factory=set)
 
 
 class Campaign:
@@ -73,12 +65,15 @@ class Campaign:
     def _play_episode(self, env_id: str, tally: Tally) -> None:
         texts = min(_TEXTS, self._texts - tally.texts)
         report = play(Case(env_id, self._seed, tally.episodes, texts))
-        tally.add(report)
+        tally.texts += report.texts
+        tally.calls += report.calls
+        tally.episodes += 1
+        tally.barren = 0 if report.texts else tally.barren + 1
         for finding in report.findings:
             cause: tuple[str, ...] = (finding.kind, finding.mark)
             if finding.kind not in _NAMELESS:
                 cause += (resolve(env_id).partition("-")[0],)
-            tally.causes[cause] += 1
+            tally.causes.add(cause)
             if cause not in self._known:
                 self._known.add(cause)
                 self.findings.append(shorten(finding))

@@ -72,10 +72,8 @@ class Report:
 
     texts: int = 0
     calls: int = 0
-    refused: int = 0
     marks: list[str] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
-    options: Mapping[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 

@@ -113,18 +113,10 @@ def is_refused(info: Mapping[str, Any]) -> bool:
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
 
-class ObservationHash:
-    """Running hash of an episode's observations."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.marks: list[str] = []
-        """The hashes after the reset and after each step."""
-
-    def add(self, before: Chat, result: StepResult) -> None:
-        """Add the result of a reset or a step."""
-        self._hash.update(describe_result(before, result).encode("utf-8", "backslashreplace"))
-        self.marks.append(self._hash.hexdigest()[:16])
+def hash_of(before: Chat, result: StepResult) -> str:
+    """Return a hash of the result of a reset or a step."""
+    described = describe_result(before, result).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(described).hexdigest()[:16]
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:

@@ -22,9 +22,9 @@ from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.testing.cases import Case, Finding, Report, draw_options
 from agentgym.testing.checks import (
-    ObservationHash,
     StepResult,
     faults_of_result,
+    hash_of,
     is_refused,
     parting,
 )
@@ -61,14 +61,13 @@ class _Player:
         self.thorough = case.actions is not None
         self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
         self._options = case.options or {}
-        self.report = Report(options=self._options)
+        self.report = Report()
 
-    def find(self, kind: str, text: str, mark: str = "") -> None:
+    def find(self, kind: str, text: str, mark: str) -> None:
         case = replace(self.case, actions=list(self.report.actions))
-        self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
+        self.report.findings.append(Finding(kind, text, mark, case))
 
     def play(self) -> None:
-        self._transcript = ObservationHash()
         env: gymnasium.Env[Any, Any] | None = None
         try:
             with self._watch("raise"):
@@ -84,7 +83,6 @@ class _Player:
                 with suppress(_Stop), self._watch("raise"):
                     env.close()
         self.report.texts = len(self.report.actions)
-        self.report.marks = self._transcript.marks
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
@@ -108,7 +106,7 @@ class _Player:
             chat, info = env.reset(seed=case.env_seed)
         result: StepResult = (chat, 0.0, False, False, info)
         self._check_result(env, Chat(), result)
-        self._transcript.add(Chat(), result)
+        self.report.marks.append(hash_of(Chat(), result))
         read = Chat()
         state = b""
         count = case.texts if case.actions is None else len(case.actions)
@@ -159,7 +157,7 @@ class _Player:
         with self._watch("raise"):
             result: StepResult = env.step(action)
         self._check_result(env, chat, result)
-        self._transcript.add(chat, result)
+        self.report.marks.append(hash_of(chat, result))
         self.report.calls += result[4]["detail"].calls
         for twin in twins:
             with self._watch("copy", "a copy raised: "):
@@ -167,7 +165,6 @@ class _Player:
                     self.find("copy", text, "copy")
         if not is_refused(result[4]):
             return result, b""
-        self.report.refused += 1
         if not self.thorough and draws[2] > share:
             return result, b""
         after = state_of(env)
@@ -197,18 +194,18 @@ class _Player:
             with self._watch("raise", "scoring: "):
                 result = inner.truncate("fuzz")
             self._check_result(inner, before, result)
-            self._transcript.add(before, result)
+            self.report.marks.append(hash_of(before, result))
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        again = ObservationHash()
+        again: list[str] = []
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
-            again.add(Chat(), (chat, 0.0, False, False, info))
+            again.append(hash_of(Chat(), (chat, 0.0, False, False, info)))
             for action in self.report.actions:
                 result = env.step(action)
-                again.add(chat, result)
+                again.append(hash_of(chat, result))
                 chat = result[0]
-        if when := parting(self._transcript.marks, again.marks):
+        if when := parting(self.report.marks, again):
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import functools
-import math
 import pickle
 import sqlite3
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -28,7 +26,7 @@ from agentgym.text.tools import Toolset
 _SQLITE = b"SQLite format 3\x00"
 # Types whose values are compared directly rather than part by part.
 _VALUES = (
-    *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
+    *(str, int, float, bytes, complex, type(None), type),
     *(types.FunctionType, types.BuiltinFunctionType),
 )
 # Index of the state in the tuple that `__reduce_ex__` returns.
@@ -82,9 +80,10 @@ _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 def _compare(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
     if one is two or (id(one), id(two)) in seen:
         return
+    one, two = _plain(one), _plain(two)
     if type(one) is not type(two) or isinstance(one, _VALUES):
-        if type(one) is not type(two) or not _equal(one, two):
-            yield _difference(path, one, two)
+        if repr(one) != repr(two):  # unlike ==, this tells 1 from True, but NaN equals NaN
+            yield f"{path}: {_short(one)} became {_short(two)}"
         return
     seen[id(one), id(two)] = one, two
     if isinstance(one, dict):
@@ -131,16 +130,14 @@ def _drop_caches(kind: type, one: Any, two: Any) -> None:
                 two.pop(name, None)
 
 
-def _equal(one: Any, two: Any) -> bool:
-    if isinstance(one, (set, frozenset)):
-        return sorted(map(repr, one)) == sorted(map(repr, two))
-    if isinstance(one, np.ndarray):
-        return bool(np.array_equal(one, two))
-    if isinstance(one, float) and math.isnan(one):
-        return math.isnan(two)
-    if isinstance(one, bytes) and one.startswith(_SQLITE) and one != two:
-        return _records(one) == _records(two)
-    return bool(one == two)
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, bytes) and value.startswith(_SQLITE):
+        return _records(value)
+    return value
 
 
 def _records(image: bytes) -> list[str]:
@@ -149,25 +146,13 @@ def _records(image: bytes) -> list[str]:
         return list(database.iterdump())
 
 
-def _difference(path: str, one: Any, two: Any) -> str:
-    if isinstance(one, bytes) and isinstance(two, bytes) and one.startswith(_SQLITE):
-        old, new = set(_records(one)), set(_records(two))
-        one, two = sorted(old - new)[:2], sorted(new - old)[:2]
-    return f"{path}: {_short(one)} became {_short(two)}"
-
-
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 160 else f"{text[:160]}…"
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
-    """A copy of an env: a separate env, or the same env with a snapshot."""
-
-    how: str
-    env: gymnasium.Env[Any, Any]
-    snapshot: Snapshot | None = None
+# A copy of an env: how it was made, the env, and the snapshot to restore, if any.
+Twin = tuple[str, gymnasium.Env[Any, Any], Snapshot | None]
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
@@ -175,26 +160,26 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
     (2).
     """
     if way == 2 and isinstance(env, ToolEnv):
-        return Twin("restored from a snapshot", env, env.snapshot())
+        return "restored from a snapshot", env, env.snapshot()
     if way:
-        return Twin("unpickled", pickle.loads(pickle.dumps(env)))
-    return Twin("cloned", clone(env))
+        return "unpickled", pickle.loads(pickle.dumps(env)), None
+    return "cloned", clone(env), None
 
 
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
     """Play the same reply in an earlier copy of an env, and describe any differences."""
+    how, other, snapshot = twin
     state = state_of(env)
-    if twin.snapshot is not None and isinstance(env, ToolEnv):
-        env.restore(twin.snapshot)
-    again = twin.env.step(action)
-    if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
-        k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
-        near = slice(max(0, k - 60), k + 60)
-        return (
-            f"an env that was {twin.how} continues differently: {one[near]!r} became {two[near]!r}"
-        )
-    if changes := differences(state, state_of(twin.env)):
-        return f"an env that was {twin.how} has another state: {'; '.join(changes)}"
+    if snapshot is not None and isinstance(env, ToolEnv):
+        env.restore(snapshot)
+    one, two = describe_result(chat, result), describe_result(chat, other.step(action))
+    if one != two:
+        places = range(min(len(one), len(two)))
+        first = next((k for k in places if one[k] != two[k]), 0)
+        near = slice(max(0, first - 60), first + 60)
+        return f"an env that was {how} continues differently: {one[near]!r} became {two[near]!r}"
+    if changes := differences(state, state_of(other)):
+        return f"an env that was {how} has another state: {'; '.join(changes)}"
     return ""

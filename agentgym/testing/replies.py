@@ -6,7 +6,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from agentgym.text.tools import Tool
 
 Schema = Mapping[str, Any]
 Value = str | int | float
-_Choice = TypeVar("_Choice")
 
 # JSON key and value in a result; the value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
@@ -50,12 +49,25 @@ _KINDS: Mapping[str, float] = {
     "several": 0.04,
 }
 _WEIGHTS = np.cumsum(list(_KINDS.values()))
+_MUTATIONS = ("flip", "cut", "truncate", "repeat", "insert", "swap")
 
 
-class Vocabulary:
+class _Drawing:
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def _chance(self, probability: float) -> bool:
+        return self._rng.random() < probability
+
+    def _pick(self, choices: Sequence[Any]) -> Any:
+        return choices[int(self._rng.integers(len(choices)))]
+
+
+class Vocabulary(_Drawing):
     """Strings and integers shown in an episode, indexed by name if possible."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: np.random.Generator) -> None:
+        super().__init__(rng)
         self._texts: deque[str] = deque(maxlen=_VALUES)
         self._numbers: deque[int] = deque([0, 1, 2], maxlen=_VALUES)
         self._named: dict[str, deque[Value]] = {}
@@ -75,31 +87,31 @@ class Vocabulary:
         """Add the value of an argument or of a JSON key in a result."""
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
-    def text(self, rng: np.random.Generator, name: str) -> str:
+    def text(self, name: str) -> str:
         """Return a string from the episode, preferably one with the given name, or a random string."""
-        value = self._value(rng, name, str)
-        if isinstance(value, str):
-            return value
-        if self._texts and rng.random() < 0.8:
-            return _pick(rng, self._texts)
-        return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
+        value = self._value(name, str)
+        if value is not None:
+            return str(value)
+        if self._texts and self._chance(0.8):
+            return str(self._pick(self._texts))
+        letters = self._rng.integers(26, size=int(self._rng.integers(1, 9)))
+        return "".join(chr(97 + k) for k in letters)
 
-    def number(self, rng: np.random.Generator, name: str) -> int:
+    def number(self, name: str) -> int:
         """Return an integer from the episode, preferably one with the given name."""
-        value = self._value(rng, name, int)
-        if isinstance(value, int):
-            return value
-        return _pick(rng, self._numbers)
+        value = self._value(name, int)
+        return int(self._pick(self._numbers) if value is None else value)
 
-    def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
+    def _value(self, name: str, kind: type) -> Value | None:
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
-        if not fitting or rng.random() < 0.3:
+        if not fitting or self._chance(0.3):
             return None
-        return _pick(rng, fitting)
+        found: Value = self._pick(fitting)
+        return found
 
 
-class ReplyGenerator:
+class ReplyGenerator(_Drawing):
     """Generator of one episode's replies, mostly in the given dialect.
 
     Each episode resumes the list of hostile values roughly where the previous episode stopped, so a
@@ -107,9 +119,10 @@ class ReplyGenerator:
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
-        self._rng, self.dialect = rng, dialect
+        super().__init__(rng)
+        self.dialect = dialect
         self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode * 5}
-        self.vocabulary = Vocabulary()
+        self.vocabulary = Vocabulary(rng)
         self._last = ""
 
     def write(
@@ -176,10 +189,27 @@ class ReplyGenerator:
     def _mutate(self, tools: Sequence[Tool]) -> str:
         text = self._last if self._chance(0.3) else self._render(self._call(tools, 0.0))
         for _ in range(int(self._rng.integers(1, 4))):
-            text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
+            text = self._mutated(text, self._pick(_MUTATIONS))[:_MAX_REPLY]
         if self._chance(0.2):
             text += self._render(self._call(tools, 0.0))
         return text
+
+    def _mutated(self, text: str, mutation: str) -> str:
+        start = int(self._rng.integers(len(text) + 1))
+        end = min(len(text), start + int(self._rng.integers(1, 12)))
+        head, part, tail = text[:start], text[start:end], text[end:]
+        match mutation:
+            case "flip":
+                return head + chr(int(self._rng.integers(1, 0x250))) + text[start + 1 :]
+            case "cut":
+                return head + tail
+            case "truncate":
+                return head
+            case "repeat":
+                return head + part * int(self._rng.integers(2, 40)) + tail
+            case "insert":
+                return f"{head}{self._pick(STRINGS)}{part}{tail}"
+        return part + tail + head
 
     def _next(self, catalog: tuple[Any, ...]) -> Any:
         place = self._places[catalog]
@@ -238,7 +268,7 @@ class ReplyGenerator:
                 return None
         if self._chance(_HOSTILE_TEXTS):
             return self._hostile_text()
-        text = self.vocabulary.text(self._rng, name)
+        text = self.vocabulary.text(name)
         self.vocabulary.note(name, text)
         return text
 
@@ -246,10 +276,10 @@ class ReplyGenerator:
         low, high = int(schema.get("minimum", 0)), int(schema.get("maximum", 12))
         share = self._rng.random()
         if share < 0.55:
-            return self.vocabulary.number(self._rng, name)
+            return self.vocabulary.number(name)
         if share < 0.75:
             if "minimum" in schema or "maximum" in schema:
-                return _pick(self._rng, (low, high))
+                return int(self._pick((low, high)))
             return int(self._next(_BOUNDARIES))
         return int(self._rng.integers(low, max(low, high) + 1))
 
@@ -262,62 +292,8 @@ class ReplyGenerator:
         extra = schema.get("additionalProperties")
         if extra and not properties:  # an object with arbitrary keys
             count = int(self._rng.integers(3))
-            names = [self.vocabulary.text(self._rng, "key") for _ in range(count)]
+            names = [self.vocabulary.text("key") for _ in range(count)]
             part = extra if isinstance(extra, Mapping) else {"type": "string"}
             for name in names:
                 value[name] = self._value(part, root, name, hostile)
         return value
-
-    def _chance(self, probability: float) -> bool:
-        return self._rng.random() < probability
-
-    def _pick(self, choices: Sequence[Any]) -> Any:
-        return _pick(self._rng, choices)
-
-
-def _pick(rng: np.random.Generator, choices: Sequence[_Choice]) -> _Choice:
-    return choices[int(rng.integers(len(choices)))]
-
-
-def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
-    start = int(rng.integers(len(text) + 1))
-    return start, min(len(text), start + int(rng.integers(1, 12)))
-
-
-def _flip(text: str, rng: np.random.Generator) -> str:
-    start, _ = _span(text, rng)
-    return text[:start] + chr(int(rng.integers(1, 0x250))) + text[start + 1 :]
-
-
-def _cut(text: str, rng: np.random.Generator) -> str:
-    start, end = _span(text, rng)
-    return text[:start] + text[end:]
-
-
-def _truncate(text: str, rng: np.random.Generator) -> str:
-    return text[: _span(text, rng)[0]]
-
-
-def _repeat(text: str, rng: np.random.Generator) -> str:
-    start, end = _span(text, rng)
-    return text[:start] + text[start:end] * int(rng.integers(2, 40)) + text[end:]
-
-
-def _insert(text: str, rng: np.random.Generator) -> str:
-    start, _ = _span(text, rng)
-    return text[:start] + _pick(rng, STRINGS) + text[start:]
-
-
-def _swap(text: str, rng: np.random.Generator) -> str:
-    start, _ = _span(text, rng)
-    return text[start:] + text[:start]
-
-
-_MUTATIONS: tuple[Callable[[str, np.random.Generator], str], ...] = (
-    _flip,
-    _cut,
-    _truncate,
-    _repeat,
-    _insert,
-    _swap,
-)

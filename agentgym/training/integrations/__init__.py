@@ -3,8 +3,6 @@
 Each adapter has its own extra and is imported on first use.
 """
 
-from typing import TYPE_CHECKING
-
 from agentgym.training.extras import lazy_exports
 from agentgym.training.integrations.datasets import (
     ChatRow,
@@ -17,18 +15,6 @@ from agentgym.training.integrations.datasets import (
     to_training_dict,
     write_rows,
 )
-
-if TYPE_CHECKING:
-    from agentgym.training.integrations import (
-        inspect_tasks,
-        mcp,
-        openenv,
-        renderers,
-        skyrl,
-        trl,
-        verifiers,
-        verl,
-    )
 
 __all__ = [
     "ChatRow",

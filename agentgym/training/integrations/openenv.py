@@ -131,12 +131,6 @@ class Stack:
             return False
         return True
 
-    @cached_property
-    def summary(self) -> str:
-        """The first paragraph of the world's docstring."""
-        world = load_world(self.spec(ALL).kwargs["world"])
-        return first_paragraph(world.__doc__)
-
 
 class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     """The envs of one session, one per split."""
@@ -213,8 +207,11 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Return the name and the summary of the world."""
+        world = load_world(self._stack.spec(ALL).kwargs["world"])
         return EnvironmentMetadata(
-            name=self._world, description=self._stack.summary, version=agentgym.__version__
+            name=self._world,
+            description=first_paragraph(world.__doc__),
+            version=agentgym.__version__,
         )
 
     # OpenEnv's Task API.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain, product
+from itertools import chain, groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,13 +49,14 @@ _BASELINES = ("chance", "unanswered")
 
 def context_table(results: Sequence[LongBenchResult]) -> Table:
     """Return scores and adequate context lengths by question subject and length (table 2)."""
-    groups: dict[tuple[int, str, int], list[LongBenchResult]] = {}
     parts = list(_PARTS)
-    for each in results:
-        key = each.length, SETTINGS[each.setting]["style"], parts.index(TARGETS[each.task])
-        groups.setdefault(key, []).append(each)
+
+    def place(each: LongBenchResult) -> tuple[int, str, int]:
+        return each.length, SETTINGS[each.setting]["style"], parts.index(TARGETS[each.task])
+
     lines = []
-    for (length, style, part), rows in sorted(groups.items()):
+    for (length, style, part), group in groupby(sorted(results, key=place), place):
+        rows = list(group)
         line = [style, _PARTS[parts[part]], f"{length:,}", str(len(rows))]
         line += [_mean_text(rows, "acl_scan", 1), _mean_text(rows, "acl_min", 1)]
         lines.append([*line, _mean_text(rows, "score", 100), *_baselines(rows)])

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from math import isnan, nan
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 from agentgym.envs.gsm_agent.database import Database
@@ -35,6 +34,7 @@ from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.papers.reasoning_graph import (
     figures,
     graph_summary,
+    mean,
     means_table,
     paths_of,
     search_report,
@@ -81,31 +81,6 @@ class SearchResult:
         return self.tokens / self.rounds
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Means over episodes, named as in the paper's tables.
-
-    Attributes:
-        SR: Search rounds, which are turns with a search.
-        SC: The share of search-complete episodes.
-        ER: Extra searches in search-complete episodes.
-        FF: The share of episodes that end with a number.
-        PremT: Early stops per episode (a count, not a share).
-        TotTok: Completion tokens in turns with a search.
-        TokR: The mean number of tokens per search round, over episodes with a search.
-    """
-
-    Acc: float
-    SR: float
-    Dur: float
-    SC: float
-    ER: float
-    FF: float
-    PremT: float
-    TotTok: float
-    TokR: float
-
-
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's metrics.
 
@@ -133,38 +108,45 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     )
 
 
-def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
-    """Return the means over episodes."""
+def metrics(outcomes: Sequence[SearchResult]) -> dict[str, float]:
+    """Return means over episodes, named as in the paper's tables; NaN if no episode has the data.
+
+    Returns:
+        Acc: The share of successful episodes.
+        SR: Search rounds, which are turns with a search.
+        Dur (s): Wall time in seconds.
+        SC: The share of search-complete episodes.
+        ER: Extra searches in search-complete episodes.
+        FF: The share of episodes that end with a number.
+        PremT: Early stops per episode (a count, not a share).
+        TotTok: Completion tokens in turns with a search.
+        Tok/R: The mean number of tokens per search round, over episodes with a search.
+    """
     if not outcomes:
         raise ValueError("there are no episodes to average")
-
     complete = [each for each in outcomes if each.complete]
     searching = [each for each in outcomes if each.rounds]
 
-    def mean(name: str, some: Sequence[SearchResult] = outcomes) -> float:
-        if not some:
-            return nan
-        return fmean(getattr(result, name) for result in some)
+    def over(name: str, some: Sequence[SearchResult] = outcomes) -> float:
+        return mean([getattr(each, name) for each in some])
 
-    return Metrics(
-        Acc=mean("success"),
-        SR=mean("rounds"),
-        Dur=mean("seconds"),
-        SC=mean("complete"),
-        ER=mean("extra", complete),
-        FF=mean("followed_format"),
-        PremT=mean("early_stops"),
-        TotTok=mean("tokens"),
-        TokR=mean("tokens_per_round", searching),
-    )
+    return {
+        "Acc": over("success"),
+        "SR": over("rounds"),
+        "Dur (s)": over("seconds"),
+        "SC": over("complete"),
+        "ER": over("extra", complete),
+        "FF": over("followed_format"),
+        "PremT": over("early_stops"),
+        "TotTok": over("tokens"),
+        "Tok/R": over("tokens_per_round", searching),
+    }
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
     """Return the paper's table; unknown values are empty."""
-    names = {name: name for name in Metrics.__slots__}
-    names |= {"TokR": "Tok/R", "Dur": "Dur (s)"}
-    means = {setting: asdict(metrics(outcomes)) for setting, outcomes in settings.items()}
-    return means_table("GSM-Agent", names, means, shares=("Acc", "SC", "FF"))
+    means = {setting: metrics(outcomes) for setting, outcomes in settings.items()}
+    return means_table("GSM-Agent", means, shares=("Acc", "SC", "FF"))
 
 
 def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
@@ -244,7 +226,7 @@ def write_report(
         complete = [each for each in episodes if not each.failure]
         outcomes[name] = [outcome(each, count) for each in complete]
         paths[name] = paths_of(complete, embed, nodes)
-        points[name] = figures(paths[name]).Rvst, metrics(outcomes[name]).Acc
+        points[name] = figures(paths[name])["Rvst"], metrics(outcomes[name])["Acc"]
         replies = sum(len(each.steps) for each in complete)
         unreadable = sum(each.unreadable for each in outcomes[name])
         missing = len(episodes) - len(complete)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib import import_module
 from math import isnan, nan, sqrt
@@ -102,41 +102,28 @@ class ReasoningGraph:
         return Path.of(nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class GraphFigures:
-    """Means over episodes with at least one search, named as in the paper's tables.
+def figures(paths: Sequence[Path]) -> dict[str, float]:
+    """Return means over paths with at least one search, named as in the paper's tables.
 
-    Attributes:
+    Returns:
         V: Distinct nodes.
         hasRvst: The share of episodes with at least one revisit.
         Expl: The exploration ratio; `Expt` is the exploitation ratio and `Rvst` the revisit ratio.
     """
-
-    V: float
-    hasRvst: float
-    Expl: float
-    Expt: float
-    Rvst: float
-
-
-def figures(paths: Sequence[Path]) -> GraphFigures:
-    """Return the means over paths."""
     walked = [path for path in paths if path.nodes]
-    shares = []
-    for kind in KINDS:
+    means = {
+        "V": mean([path.visited for path in walked]),
+        "hasRvst": mean(["revisit" in path.kinds for path in walked]),
+    }
+    for name, kind in zip(("Expl", "Expt", "Rvst"), KINDS, strict=True):
         ratios = [path.ratio(kind) for path in walked]
-        shares.append(_mean([ratio for ratio in ratios if not isnan(ratio)]))
-    return GraphFigures(
-        _mean([path.visited for path in walked]),
-        _mean(["revisit" in path.kinds for path in walked]),
-        *shares,
-    )
+        means[name] = mean([ratio for ratio in ratios if not isnan(ratio)])
+    return means
 
 
-def _mean(values: Sequence[float]) -> float:
-    if not values:
-        return nan
-    return fmean(values)
+def mean(values: Sequence[float]) -> float:
+    """Return the mean; NaN without values."""
+    return fmean(values) if values else nan
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
@@ -181,23 +168,19 @@ def paths_of(
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
     """Return the paper's table (appendix C.1)."""
-    names = GraphFigures.__slots__
-    means = {setting: asdict(figures(paths)) for setting, paths in settings.items()}
-    titles = {name: name for name in names}
-    return means_table("Agentic reasoning graph", titles, means, shares=set(names) - {"V"})
+    means = {setting: figures(paths) for setting, paths in settings.items()}
+    return means_table("Agentic reasoning graph", means, shares=("hasRvst", "Expl", "Expt", "Rvst"))
 
 
 def means_table(
-    title: str,
-    names: Mapping[str, str],
-    means: Mapping[str, Mapping[str, float]],
-    shares: Collection[str],
+    title: str, means: Mapping[str, Mapping[str, float]], shares: Collection[str]
 ) -> Table:
     """Return a table of means per setting; `shares` names the values to show in %."""
+    names = list(next(iter(means.values()), {}))
     rows = []
     for setting, row in means.items():
         rows.append([setting, *(_format(row[name], share=name in shares) for name in names)])
-    return title, ["setting", *names.values()], rows
+    return title, ["setting", *names], rows
 
 
 def _format(value: float, *, share: bool) -> str:
