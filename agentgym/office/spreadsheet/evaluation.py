@@ -23,7 +23,7 @@ from agentgym.office.spreadsheet.cell_values import (
     serial,
 )
 from agentgym.office.spreadsheet.cells import Area
-from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references, tokens
+from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, tokens
 from agentgym.office.spreadsheet.functions import (
     FUNCTIONS,
     TAKE_ERRORS,
@@ -110,9 +110,11 @@ class Evaluator:
     def _needs(self, spot: Spot) -> list[Spot]:
         needs = []
         try:
-            for title, area in references(self._node(spot)):
-                sheet = title or spot[0]
-                for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
+            for part in parts_of(self._node(spot)):
+                if part[0] != "reference":
+                    continue
+                sheet = part[1] or spot[0]
+                for row, column, _ in self._within(self._formulas.get(sheet, {}), part[2]):
                     need = (sheet, row, column)
                     if need not in self._known:
                         needs.append(need)

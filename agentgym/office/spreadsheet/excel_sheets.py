@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import functools
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from agentgym.office.server_state import ServerState
-from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet.cell_values import check_content
-from agentgym.office.spreadsheet.cells import Area, parse_cell
+from agentgym.office.spreadsheet.cells import Area, column_name, parse_cell
 from agentgym.office.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
     MAX_TEXT,
     check_workbook,
-    failures,
     open_workbook,
     save_workbook,
 )
@@ -26,11 +24,8 @@ from agentgym.text.tools import ToolError, echo
 MAX_AREA = 50_000  # maximum cells per call
 MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
-# Larger workbooks are not cached, because memory use is sixty times the file size.
-_CACHED_BYTES = 2**19
 # Characters that are not allowed in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_SET = re.compile(r"\{([^{}]*)\}")
 # The maximum number and openpyxl's names of rows and columns.
 _AXES = {"row": (MAX_ROWS, "max_row", "rows"), "column": (MAX_COLUMNS, "max_column", "cols")}
 # Valid titles in Excel.
@@ -40,18 +35,12 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 class Workbooks(ServerState):
     """The .xlsx workbooks in the workspace."""
 
-    def _read(self, path: str) -> bytes:
+    def look(self, path: str) -> Any:
+        """Open a workbook without saving changes."""
         check_path(path)
         if not self.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
-        return self.context.files.read(path)
-
-    def look(self, path: str) -> Any:
-        """Return a shared workbook, which callers must not change."""
-        data = self._read(path)
-        if len(data) > _CACHED_BYTES:
-            return open_workbook(data)
-        return _opened(data)
+        return open_workbook(self.context.files.read(path))
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
         """Write a workbook; with `new`, set the creation time to now."""
@@ -63,31 +52,22 @@ class Workbooks(ServerState):
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
         """Open a workbook, and save the changes unless the block raises."""
-        book = open_workbook(self._read(path))
+        book = self.look(path)
         try:
             yield book
             self.save(path, book)
-        except failures() as error:
-            text = _SET.sub(_sorted_values, str(error))
+        except (ToolError, ImportError, MemoryError):
+            raise
+        except Exception as error:
             raise ToolError(
-                f"invalid argument: the workbook cannot store this value: {text[:300]}"
-            ) from None
+                f"invalid argument: the workbook cannot store this value: {str(error)[:300]}"
+            ) from error
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
         """Open one sheet for editing; see `edit`."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
-
-
-def _sorted_values(match: re.Match[str]) -> str:
-    # openpyxl prints allowed values as a set, whose order differs between processes.
-    return ", ".join(sorted(match[1].split(", ")))
-
-
-@functools.lru_cache(maxsize=2)
-def _opened(data: bytes) -> Any:
-    return open_workbook(data)
 
 
 def check_path(path: str) -> None:
@@ -141,7 +121,7 @@ def spot(text: str) -> tuple[int, int]:
 
 def check_area(area: Area) -> None:
     """Raise if a bounded area is too large."""
-    spot(parts.spot_name(area.bottom or 0, area.right or 0))
+    spot(spot_name(area.bottom or 0, area.right or 0))
     if area.height * area.width > MAX_AREA:
         raise ToolError(
             f"limit exceeded: {area} must have at most {MAX_AREA} cells, got "
@@ -185,3 +165,49 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")
     verb = "insert" if count > 0 else "delete"
     getattr(sheet, f"{verb}_{lines}")(start, abs(count))
+
+
+def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
+    """Return a cell's value and validation rule, in the published format."""
+    name = spot_name(row, column)
+    facts: dict[str, Any] = {"has_validation": False}
+    if (rule := _rule_at(sheet, row, column)) is not None:
+        facts = {
+            "cell": name,
+            "has_validation": True,
+            "validation_type": rule.type,
+            "operator": rule.operator,
+            "formula1": rule.formula1,
+            "formula2": rule.formula2,
+        }
+    cell = sheet._cells.get((row, column))  # does not create the cell
+    return {
+        "address": name,
+        "value": _to_jsonable(getattr(cell, "value", None)),
+        "row": row,
+        "column": column,
+        "validation": facts,
+    }
+
+
+def _rule_at(sheet: Any, row: int, column: int) -> Any:
+    for rule in sheet.data_validations.dataValidation:
+        for area in rule.sqref.ranges:
+            if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
+                return rule
+    return None
+
+
+def _to_jsonable(value: Any) -> Any:
+    """Convert a cell's value for JSON; dates become strings."""
+    value = getattr(value, "text", value)
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return str(value)
+
+
+def spot_name(row: int, column: int) -> str:
+    """Return a cell's address."""
+    return f"{column_name(column)}{row}"

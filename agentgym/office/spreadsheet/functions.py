@@ -37,6 +37,13 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "^": operator.pow,
+}
 _MAX_AREA = 50_000  # maximum cells to compare with a criterion that also matches empty cells
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
@@ -151,21 +158,15 @@ def operate(sign: str, *operands: Any) -> Any:
     if sign in _COMPARISONS:
         left, right = values
         return _COMPARISONS[sign](_ordering(left, right), _ordering(right, left))
-    result = _arithmetic(sign, *map(_number, values))
+    first, *others = map(_number, values)
+    if others:
+        result = _ARITHMETIC[sign](first, *others)
+    else:
+        result = {"%": first / 100, "-": -first, "+": first}[sign]
     dates = sum(isinstance(value, SerialDate) for value in values)
     if dates == 1 and sign in "+-":
         return SerialDate(result)
     return result
-
-
-def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
-    if right is None:
-        return {"%": left / 100, "-": -left, "+": left}[sign]
-    if sign == "/":
-        return left / right
-    if sign == "^":
-        return left**right
-    return {"+": left + right, "-": left - right, "*": left * right}[sign]
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
@@ -233,30 +234,21 @@ def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
     return _numbers([Grid(1, 1, chosen)])
 
 
-def _key(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.lower()
-    return isinstance(value, bool), value
-
-
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
     """Return the index of `target`; with `near`, of the last sorted value not above `target`."""
     target = single(target)
-    if not near:
-        wanted = _key(target)
-        for k, value in enumerate(line):
-            if value is not None and _key(value) == wanted:
-                return k
-        raise FormulaError(NOT_AVAILABLE)
     key = _ordering(target, target)
     last = None
     for k, value in enumerate(line):
         own = _ordering(value, target)
-        if value is not None and own[0] == key[0]:
-            if own > key:
-                break
-            last = k
-    if last is None:
+        if value is None or own[0] != key[0]:
+            continue
+        if own == key and not near and target is not None:
+            return k
+        if own > key and near:
+            break
+        last = k
+    if last is None or not near:
         raise FormulaError(NOT_AVAILABLE)
     return last
 

@@ -49,13 +49,6 @@ class GoogleSheet(Server):
             self._books.put(sheet, lines)
         return spreadsheet
 
-    def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the oldest spreadsheet with a title (ignoring case), or None."""
-        spreadsheet_id: str | None = self.store.value(
-            "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
-        )
-        return spreadsheet_id
-
     def titles(self) -> dict[str, str]:
         """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}

@@ -24,7 +24,7 @@ from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.office.spreadsheet.excel_sheets import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE = "NHL Regular 2024-2025"

@@ -25,9 +25,8 @@ rewrite = functools.partial(in_csv, FILE)
 
 
 def book(world: Any, title: str = RESULT) -> str:
-    found = world.office.get(GoogleSheet).spreadsheet(title)
-    assert found
-    return str(found)
+    titles = world.office.get(GoogleSheet).titles()
+    return next(book for book, name in titles.items() if name == title)
 
 
 def entered(area: str, data: Rows, title: str = RESULT, sheet: str = "Sheet1") -> Change:
