@@ -54,7 +54,7 @@ class BigQuery:
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
         outcome = self._warehouse().run(query, max_results)
         self._job("QUERY", outcome.kind, outcome.counts)
-        return _response(outcome)
+        return _response(outcome, max_results)
 
     @tool
     def bigquery_list_datasets(self) -> str:
@@ -130,11 +130,11 @@ def _head(total: int, milliseconds: int) -> str:
     return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
-def _response(outcome: ConversionResult) -> str:
+def _response(outcome: ConversionResult, limit: int) -> str:
     if outcome.rows is None:
         effect = outcome.message or (_effect(outcome.counts) if outcome.counts else outcome.kind)
         return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
-    rows, note = fit(outcome.rows)
+    rows, note = fit(outcome.rows, limit)
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."

@@ -7,12 +7,12 @@ import itertools
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import tomllib
 import weakref
 from collections import deque
 from importlib.util import find_spec
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.office.libraries import install_hint
-from agentgym.office.warehouse.dialects.macros import HIDDEN, MACROS
 from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError
 
@@ -40,6 +39,7 @@ _KILLED = "the process that ran the statement was killed; run it again"
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
+_MACROS = tomllib.loads(Path(__file__).with_name("macros.toml").read_text(encoding="utf-8"))
 # These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
 _OPENING = (
@@ -84,8 +84,6 @@ class _Process:
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = select.poll()  # `Connection.poll` would create a poll object per call
-        self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 
     @property
@@ -100,7 +98,7 @@ class _Process:
             closed = [self.closed.popleft() for _ in range(len(self.closed))]
             try:
                 self._connection.send((closed, session, SECONDS, method, arguments))
-                if not self._answers.poll(1_000 * WALL_SECONDS):
+                if not self._connection.poll(WALL_SECONDS):
                     raise EOFError
                 kind, value, seconds = self._connection.recv()
             except (EOFError, OSError):
@@ -153,8 +151,9 @@ class DuckDBSession:
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self.process, self._number = _process(), next(_numbers)
         self.close = weakref.finalize(self, self.process.closed.append, self._number)
-        opening = [*_OPENING, *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])]
-        for macro, name in HIDDEN.items():
+        macros = (*_MACROS[dialect], *_MACROS["common"])
+        opening = [*_OPENING, *(f"CREATE MACRO lib.{macro}" for macro in macros)]
+        for macro, name in _MACROS["hidden"].items():
             error = f"CAST(error('there is no column or function {name}') AS VARCHAR)"
             opening.append(f"CREATE MACRO {macro}() AS {error}")
         self.request("open", _CONFIG, [*opening, "SET lock_configuration = true"])

@@ -6,7 +6,6 @@ lost if DuckDB is killed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,11 +18,8 @@ from agentgym.office.warehouse.tables import (
     Table,
     TableName,
     declare,
-    fields_of,
-    insertion,
     path,
     quote,
-    table_of,
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
@@ -60,10 +56,6 @@ class SQLEngine:
         now = created.isoformat()
         self.tables[name] = Table(tuple(columns), data, len(rows), created=now)
 
-    def table(self, name: TableName) -> Table:
-        """Return a table."""
-        return self.tables[name]
-
     def read(
         self,
         sql: str,
@@ -73,13 +65,13 @@ class SQLEngine:
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
         """Run a DuckDB query and return at most `limit` records, or raise ToolError."""
-        names, types, records, total, too_long = self._request(
+        names, types, records, total = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
         )
         columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
         plain_records = [list(record) for record in zip(*plain_columns, strict=True)]
-        return Rows(names, plain_records, total, too_long)
+        return Rows(names, plain_records, total)
 
     def write(
         self,
@@ -138,13 +130,10 @@ class SQLEngine:
         return lambda: vars(self).update(schemas=schemas, tables=tables)
 
     def __getstate__(self) -> dict[str, Any]:
-        listed = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
-        return {"image": json.dumps(listed, default=fields_of, ensure_ascii=False)}
+        return {"dialect": self.dialect, "schemas": self.schemas, "tables": self.tables}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.dialect, schemas, tables = json.loads(state["image"])
-        self.schemas = {name: Schema(*values) for name, values in schemas}
-        self.tables = {tuple(name): table_of(values) for name, values in tables}
+        vars(self).update(state)
         self.__post_init__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SQLEngine:
@@ -205,5 +194,8 @@ def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) ->
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]
     if data and data[0] != "[]":
-        statements.append((insertion(name, columns), list(data)))
+        parts = []
+        for k, column in enumerate(columns, 1):
+            parts.append(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})")
+        statements.append((f"INSERT INTO {path(name)} SELECT {', '.join(parts)}", data))
     return statements

@@ -101,7 +101,7 @@ class Snowflake(EngineServer):
         rows = warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
         if rows is None:
             raise ToolError("invalid argument: this statement returns no rows; use write_query")
-        records, note = fit(rows)
+        records, note = fit(rows, MAX_ROWS)
         if note:
             return _block(records, note=note.strip())
         return _block(records)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 TableName: TypeAlias = tuple[str, str]
 """Schema and name of a table; the schema is the engine's, such as `ab_testing` or `SALES.PUBLIC`.
@@ -53,14 +52,6 @@ def declare(column: Column) -> str:
     return " ".join(words)
 
 
-def insertion(name: TableName, columns: Sequence[Column]) -> str:
-    """Return an INSERT statement whose parameters are one JSON array per column."""
-    parts = []
-    for k, column in enumerate(columns, 1):
-        parts.append(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})")
-    return f"INSERT INTO {path(name)} SELECT {', '.join(parts)}"
-
-
 def quote(name: str) -> str:
     """Quote a name for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
@@ -69,14 +60,3 @@ def quote(name: str) -> str:
 def path(name: TableName) -> str:
     """Return the qualified name of a table in DuckDB."""
     return f"{quote(name[0])}.{quote(name[1])}"
-
-
-def fields_of(value: Any) -> list[Any]:
-    """Return the field values of a catalogue record, for JSON."""
-    return [getattr(value, name) for name in value.__slots__]
-
-
-def table_of(values: Sequence[Any]) -> Table:
-    """Create a `Table` from the values that `fields_of` returned."""
-    columns, data, rows, comment, created = values
-    return Table(tuple(Column(*column) for column in columns), tuple(data), rows, comment, created)

@@ -230,7 +230,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         if key_of(table) not in engine.tables:
             yield f"there is no table {table}"
             return
-        actual_table = engine.table(key_of(table))
+        actual_table = engine.tables[key_of(table)]
         if form_of(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(form_of(actual_table))}"
             return
