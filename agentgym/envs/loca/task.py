@@ -37,7 +37,7 @@ from agentgym.envs.loca.protected_state import (
 )
 from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
-from agentgym.office.files.workspace import Workspace, within
+from agentgym.office.files.workspace import Workspace, WorkspaceFile, within
 from agentgym.office.office import SERVERS, Office
 from agentgym.office.server import requirements
 from agentgym.office.spreadsheet.workbooks import read_workbook
@@ -468,7 +468,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
 
 def _files_below(path: str, version: Any) -> Mapping[str, bytes]:
-    files, _ = version
+    files = {name: entry for name, entry in version.items() if isinstance(entry, WorkspaceFile)}
     return {name: file.data for name, file in files.items() if within(name, path)}
 
 

@@ -190,7 +190,9 @@ class Filesystem(Server):
         """
         patterns: list[str] = []
         for pattern in excludePatterns:
-            patterns += _anywhere(pattern)
+            patterns.append(pattern)
+            if "*" not in pattern:
+                patterns.append(f"**/{pattern}")
         children: dict[str, list[Any]] = {"": []}  # by path of the directory
         for relative, full in self._below(path, "", Patterns(patterns)):
             above, _, name = relative.rpartition("/")
@@ -283,13 +285,6 @@ class Filesystem(Server):
 
 
 _FOLDER_BYTES = 4_096  # as on Linux
-
-
-def _anywhere(pattern: str) -> Iterator[str]:
-    yield pattern
-    if "*" not in pattern:
-        yield f"**/{pattern}"
-        yield f"**/{pattern}/**"
 
 
 def _size(size: int) -> str:

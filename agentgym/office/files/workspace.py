@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -175,13 +175,13 @@ class Workspace:
                 names.append(name)
         return sorted(names)
 
-    def walk(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the sorted canonical paths of files below a path."""
-        return iter(self._inside(self._there(path), WorkspaceFile))
+    def walk(self, path: str = ROOT) -> list[str]:
+        """Return the sorted canonical paths of files below a path."""
+        return self._inside(self._there(path), WorkspaceFile)
 
-    def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the canonical paths of a directory and its subdirectories, sorted."""
-        return iter(self._inside(self._there(path), datetime))
+    def folders(self, path: str = ROOT) -> list[str]:
+        """Return the canonical paths of a directory and its subdirectories, sorted."""
+        return self._inside(self._there(path), datetime)
 
     def modified(self, path: str) -> datetime:
         """Return a file's modification time or a directory's creation time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import PROJECT, listing
 from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine import Column, Schema
 from agentgym.office.warehouse.engine_server import EngineServer
-from agentgym.office.warehouse.tables import Column, Schema
 from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
 from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
@@ -74,12 +75,16 @@ class BigQuery:
             description: Description of the dataset.
             location: Location of the data, such as US or EU.
         """
-        name, schemas = self._warehouse().check_dataset(dataset_id), self._server.engine.schemas
-        if name in schemas:
-            raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
+        if not re.fullmatch(r"\w{1,1024}", dataset_id, re.ASCII):
+            raise ToolError(
+                f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(dataset_id)}"
+            )
+        schemas = self._server.engine.schemas
+        if dataset_id in schemas:
+            raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{dataset_id}")
         created = self._server.context.clock.tick().isoformat()
-        schemas[name] = Schema(description, created, location)
-        return f"Created dataset {name} in {location}"
+        schemas[dataset_id] = Schema(description, created, location)
+        return f"Created dataset {dataset_id} in {location}"
 
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]

@@ -24,11 +24,11 @@ class Area:
 
     @property
     def height(self) -> int:
-        return max(0, (self.bottom or 0) - self.top + 1)
+        return (self.bottom or 0) - self.top + 1
 
     @property
     def width(self) -> int:
-        return max(0, (self.right or 0) - self.left + 1)
+        return (self.right or 0) - self.left + 1
 
     def __str__(self) -> str:
         first = f"{column_name(self.left)}{self.top}"

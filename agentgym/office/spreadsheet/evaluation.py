@@ -77,10 +77,10 @@ class Evaluator:
                 self._formulas[sheet] = _formulas_of(source.lines)
         results: Results = {}
         for sheet, lines in self._formulas.items():
+            results[sheet] = {}
             for row, cells in lines.items():
                 for column in cells:
-                    value = self._evaluate((sheet, row, column))
-                    results.setdefault(sheet, {})[row, column] = value
+                    results[sheet][row, column] = self._evaluate((sheet, row, column))
         reply_work.spend(self._steps / MAX_STEPS)
         return results
 

@@ -64,12 +64,6 @@ class Grid:
     width: int
     cells: dict[tuple[int, int], Any]
 
-    def line(self, *, down: bool) -> list[Any]:
-        """Return the first column if `down`, else the first row."""
-        if down:
-            return [self.cells.get((k, 0)) for k in range(self.height)]
-        return [self.cells.get((0, k)) for k in range(self.width)]
-
 
 def single(value: Any) -> Any:
     """Return a value, or the value of a one-cell range; raise `FormulaError` for cell errors."""
@@ -234,12 +228,16 @@ def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
     return _numbers([Grid(1, 1, chosen)])
 
 
-def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return the index of `target`; with `near`, of the last sorted value not above `target`."""
+def _place(target: Any, grid: Grid, near: bool) -> int:
+    """Return the row of `target` in the first column.
+
+    With `near`, the column is sorted, and the row is that of the last value not above `target`.
+    """
     target = single(target)
     key = _ordering(target, target)
     last = None
-    for k, value in enumerate(line):
+    for k in range(grid.height):
+        value = grid.cells.get((k, 0))
         own = _ordering(value, target)
         if value is None or own[0] != key[0]:
             continue
@@ -257,28 +255,8 @@ def _lookup(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
     at = int(_number(index)) - 1
     if at < 0 or at >= grid.width:
         raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-    row = _place(target, grid.line(down=True), _truth(near))
+    row = _place(target, grid, _truth(near))
     return grid.cells.get((row, at))
-
-
-def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
-    way, down = _number(kind), grid.width == 1
-    if way < 0 or (not down and grid.height != 1):
-        raise FormulaError(NOT_AVAILABLE)
-    return float(_place(target, grid.line(down=down), way > 0) + 1)
-
-
-def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
-    down, across = int(_number(row)), int(_number(column))
-    if grid.height == 1 and not across:
-        down, across = 1, down
-    down = down or int(grid.height == 1)
-    across = across or int(grid.width == 1)
-    if not (down and across):
-        raise FormulaError(VALUE)  # the result would be a whole row or column
-    if not (0 < down <= grid.height and 0 < across <= grid.width):
-        raise FormulaError(NO_REFERENCE)
-    return grid.cells.get((down - 1, across - 1))
 
 
 def _if(test: Any, yes: Any, no: Any = False) -> Any:
@@ -331,8 +309,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MOD": lambda a, b: _number(a) % _number(b),
     "ROUND": _round,
     "VLOOKUP": _lookup,
-    "MATCH": _match,
-    "INDEX": _index,
     "CONCATENATE": _concatenate,
     "LEN": lambda a: float(len(_text(a))),
     "TRIM": lambda a: " ".join(_text(a).split()),

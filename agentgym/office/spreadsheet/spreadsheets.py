@@ -45,15 +45,17 @@ View: TypeAlias = Callable[[Any, Any], Any]
 """Function of a non-empty cell's content and a formula's result."""
 
 
-def _typed(content: Any, _: Any) -> Any:
+def typed(content: Any, _: Any) -> Any:
+    """Return a cell's content as typed, with formulas as strings."""
     if isinstance(content, dict):
         return content.get("f", content.get("s"))
     return content
 
 
-def _shown(content: Any, result: Any) -> Any:
+def shown(content: Any, result: Any) -> Any:
+    """Return a cell's displayed value, with formulas computed."""
     if not is_formula(content):
-        return _typed(content, result)
+        return typed(content, result)
     if isinstance(result, SerialDate):
         return text_of(result)
     return validate(result)
@@ -61,7 +63,7 @@ def _shown(content: Any, result: Any) -> Any:
 
 def _exact(content: Any, result: Any) -> Any:
     if not isinstance(content, dict) or "v" not in content or content.get("k"):
-        return _shown(content, result)
+        return shown(content, result)
     return content["v"]
 
 
@@ -197,7 +199,8 @@ class Spreadsheets(ServerState):
             rows.append([cells.get(column, empty) for column in columns])
         return rows
 
-    def _read(self, sheet: Row, text: str | None, view: View) -> Values:
+    def read(self, sheet: Row, text: str | None, view: View) -> Values:
+        """Return a view of each cell of an area, or raise `ToolError` if the area is too large."""
         rows = self._cells(sheet, text, view, "")
         count = sum(map(len, rows))
         if count > MAX_READ:
@@ -206,14 +209,6 @@ class Spreadsheets(ServerState):
                 "smaller range"
             )
         return rows
-
-    def values(self, sheet: Row, text: str | None) -> Values:
-        """Return the displayed values of an area, with formulas computed."""
-        return self._read(sheet, text, _shown)
-
-    def entries(self, sheet: Row, text: str | None) -> Values:
-        """Return the contents of an area as typed, with formulas as strings."""
-        return self._read(sheet, text, _typed)
 
     def exact_values(self, sheet: Row) -> Values:
         """Return the values of a sheet with typed numbers parsed, without a size limit."""

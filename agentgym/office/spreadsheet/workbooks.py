@@ -224,7 +224,7 @@ def _size(reference: str) -> int:
     left, top, right, bottom = library().utils.range_boundaries(reference)
     if bottom is None:  # whole columns
         top, bottom = 1, MAX_ROWS
-    return (abs(left - right) + 1) * (abs(top - bottom) + 1)
+    return int((abs(left - right) + 1) * (abs(top - bottom) + 1))
 
 
 def _whole(value: Any) -> Any:

@@ -33,8 +33,6 @@ WALL_SECONDS = 600.0
 MEMORY = "512MB"  # limit per DuckDB database, because many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
-_BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
-_KILLED = "the process that ran the statement was killed; run it again"
 # Signals that statements cannot cause. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -158,11 +156,6 @@ class DuckDBSession:
             opening.append(f"CREATE MACRO {macro}() AS {error}")
         self.request("open", _CONFIG, [*opening, "SET lock_configuration = true"])
 
-    @property
-    def usable(self) -> bool:
-        """Return whether the connection is open and was opened by this process."""
-        return self.process.usable
-
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the session in the child process and return the result.
 
@@ -175,12 +168,14 @@ class DuckDBSession:
         if kind == "ok":
             return value
         if kind == "killed":
-            raise HostLimitError(f"limit exceeded: {_KILLED}")
+            raise HostLimitError(
+                "limit exceeded: the process that ran the statement was killed; run it again"
+            )
         problems = {
             "time": f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less",
             "memory": f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less",
             "full": f"limit exceeded: {value}",
-            "broken": _BROKEN,
+            "broken": "limit exceeded: the engine cannot run this statement; write it more simply",
         }
         raise ToolError(problems.get(kind) or f"invalid argument: {_explain(value)}")
 

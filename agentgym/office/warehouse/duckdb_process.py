@@ -48,7 +48,7 @@ class _Session:
         """Run a query after the `opening` statements.
 
         Returns column names, column types, up to `limit` + 1 records with at most
-        `most_characters`, and the total number of records.
+        `most_characters` as Python literals, and the total number of records.
         """
         self._run(opening)
         cursor = self._live.execute(sql)
@@ -71,11 +71,11 @@ class _Session:
             record = cursor.fetchone()
             if record is None:
                 return names, types, records, len(records)
-            characters += sum(map(_length, record))
+            characters += len(str(record))
             if characters > most_characters:
                 break
             records.append(record)
-        total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchone()[0]
+        total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
         return names, types, records, total
 
     def write(
@@ -115,22 +115,13 @@ class _Session:
             text = f"CAST({_quote(column[0])} AS VARCHAR)"
             parts.append(f"coalesce(json_group_array({text}), '[]')")
         table = f"{_quote(schema)}.{_quote(name)}"
-        *data, rows = self._live.execute(
-            f"SELECT {', '.join(parts)}, count(*) FROM {table}"
-        ).fetchone()
+        cursor = self._live.execute(f"SELECT {', '.join(parts)}, count(*) FROM {table}")
+        *data, rows = cursor.fetchall()[0]
         return columns, data, rows
 
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(map(_length, value))
-    if isinstance(value, dict):
-        return sum(map(_length, value.values()))
-    return len(value) if isinstance(value, (str, bytes)) else 1
 
 
 def _answer(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine import Column, Schema, TableName
 from agentgym.office.warehouse.engine_server import EngineServer
-from agentgym.office.warehouse.tables import Column, Schema, TableName
 from agentgym.office.warehouse.values import fit, from_snowflake, snowflake_type, to_json
 from agentgym.text.tools import ToolError, echo, tool
 

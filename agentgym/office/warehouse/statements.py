@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.translation import READS, Warehouse
 from agentgym.office.warehouse.dialects.trees import comment_in, only_comment
-from agentgym.office.warehouse.tables import Table, TableName, declare, path
+from agentgym.office.warehouse.engine import Table, TableName, declare, path
 from agentgym.office.warehouse.values import MAX_BYTES, ConversionResult
 from agentgym.text.tools import ToolError
 
@@ -58,13 +58,11 @@ def action_of(
 
 def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionResult:
     if isinstance(tree, (exp.Show, exp.Describe)):
-        rows = warehouse.show(tree)
-        rows.records = rows.records[:limit]
-        return ConversionResult(tree.key.upper(), rows)
+        return ConversionResult(tree.key.upper(), warehouse.show(tree))
     sql, needed = warehouse.translate(tree)
-    return ConversionResult(
-        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, MAX_BYTES)
-    )
+    # `fit` applies the exact limit. As Python literals, records are at most eight times as long.
+    rows = warehouse.engine.read(sql, needed, warehouse.now, limit, 8 * MAX_BYTES)
+    return ConversionResult("SELECT", rows)
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeAlias
 
 from agentgym.office.store import Row
@@ -68,7 +69,12 @@ def fit(rows: Rows, limit: int) -> tuple[list[Row], str]:
 
 
 def pack_values(values: Sequence[Any]) -> str:
-    """Return the values of a column as a JSON array of strings."""
+    """Return the values of a column as a JSON array."""
+    kinds = set(map(type, values))
+    if kinds <= {str, int, float, type(None)} and all(
+        isfinite(value) for value in values if type(value) is float
+    ):
+        return to_json(values)
     return to_json(list(map(_text, values)))
 
 

@@ -11,7 +11,7 @@ from agentgym.envs.loca.checks import Same, identical, loose, number, row_failur
 from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
 from agentgym.envs.loca.published.files import Rows
 from agentgym.envs.loca.results import data_rows
-from agentgym.office.warehouse.tables import Table, TableName
+from agentgym.office.warehouse.engine import Table, TableName
 
 INVOICES = "PURCHASE_INVOICE.PUBLIC.INVOICES"
 PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"

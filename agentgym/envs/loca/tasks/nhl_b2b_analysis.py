@@ -195,7 +195,9 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
                 yield f"the spreadsheet {titles[book]!r} should not be there"
         if not result_books:
             yield f"there is no spreadsheet titled {RESULT}"
-        table = sheets.values(result_books[0]) if result_books else [COLUMNS]
+        table: list[Any] = [COLUMNS]
+        for book in result_books:
+            table = sheets.values(book, sheets.sheet_titles(book)[0])
         yield from _sheet_failures(table, self.truth["rows"])
         for book in result_books:
             for name in sheets.sheet_titles(book)[1:]:

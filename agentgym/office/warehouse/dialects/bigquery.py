@@ -13,9 +13,8 @@ from typing_extensions import override
 from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
-from agentgym.office.warehouse.engine import SQLEngine
+from agentgym.office.warehouse.engine import SQLEngine, Table, TableName
 from agentgym.office.warehouse.statements import action_of, run
-from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import ConversionResult, View
 from agentgym.text.tools import ToolError, echo
 
@@ -66,14 +65,6 @@ class GoogleSQL(Warehouse):
                 "not supported: wildcard tables; name each table and join them with UNION ALL"
             )
         return table.db, table.name
-
-    def check_dataset(self, name: str) -> str:
-        """Return a dataset name, or raise `ToolError` if it is invalid."""
-        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
-            raise ToolError(
-                f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(name)}"
-            )
-        return name
 
     @override
     def default_column_name(self, item: exp.Expression, number: int) -> str:

@@ -15,9 +15,8 @@ from typing_extensions import override
 from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
-from agentgym.office.warehouse.engine import SQLEngine
+from agentgym.office.warehouse.engine import SQLEngine, Table, TableName
 from agentgym.office.warehouse.statements import run
-from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import (
     ConversionResult,
     Rows,
@@ -127,7 +126,7 @@ class SnowSQL(Warehouse):
             kind, nullable = snowflake_type(c.type), "NY"[c.nullable]
             default, key = default_name(c), "NY"[c.key]
             records.append([c.name, kind, "COLUMN", nullable, default, key, c.comment])
-        names = ["name", "type", "kind", "null?", "default", "primary key", "comment"]
+        names = "name,type,kind,null?,default,primary key,comment".split(",")
         return Rows(names, records, len(records))
 
     def _schema(self, database: str, schema: str) -> str:

@@ -24,8 +24,7 @@ from agentgym.office.warehouse.dialects.trees import (
     set_name,
     swap,
 )
-from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.tables import Column, TableName
+from agentgym.office.warehouse.engine import Column, SQLEngine, TableName
 from agentgym.office.warehouse.values import Rows, View
 from agentgym.text.tools import ToolError, echo
 

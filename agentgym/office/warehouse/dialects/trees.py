@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import sqlglot
 from sqlglot import exp
 
-from agentgym.office.warehouse.tables import Column, TableName
+from agentgym.office.warehouse.engine import Column, TableName
 from agentgym.text.tools import ToolError
 
 # Nodes are untyped, because SQLGlot's classes declare few attributes.

@@ -38,7 +38,7 @@ def swap(rows: Rows) -> Rows:
 
 
 def again_in_a_new_book(world: Any) -> None:
-    table = world.office.get(GoogleSheet).values(book(world))
+    table = world.office.get(GoogleSheet).values(book(world), "Sheet1")
     enter(world, book(world), "Sheet1", "A1", table[:1] + table[:0:-1])
 
 
