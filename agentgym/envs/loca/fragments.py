@@ -17,7 +17,7 @@ from agentgym.envs.loca.results import cell_rows, read_metadata, sheet_values
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
 from agentgym.office.spreadsheet.cells import parse_area
-from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.office.spreadsheet.excel_sheets import spot_name
 from agentgym.text.messages import ToolCall
 
 _MAILS = 20  # the default page size of get_emails

@@ -50,7 +50,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     # Reading a stored table is faster than running a query.
-    image = cloud.engine.table((dataset, table))
+    image = cloud.engine.tables[dataset, table]
     if not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
     content = {}

@@ -33,7 +33,7 @@ from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
 from agentgym.office.email.server import Email
-from agentgym.office.files.workspace import Workspace, within
+from agentgym.office.files.workspace import Workspace, WorkspaceFile, within
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.office import SERVERS, Office
 from agentgym.office.server import requirements
@@ -479,7 +479,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
 
 def _files_below(path: str, version: Any) -> Mapping[str, bytes]:
-    files, _ = version
+    files = {name: entry for name, entry in version.items() if isinstance(entry, WorkspaceFile)}
     return {name: file.data for name, file in files.items() if within(name, path)}
 
 

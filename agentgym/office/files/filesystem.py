@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from agentgym.office.files.media_types import media_type
-from agentgym.office.files.patterns import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.office.files.workspace import MAX_FILE_BYTES, ROOT
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
+
+MAX_PATTERN_CHARS = 256  # bounds the matching time
+MAX_PATTERNS = 100  # each pattern is matched against every path
 
 
 class Filesystem(Server):
@@ -187,9 +190,18 @@ class Filesystem(Server):
         """
         patterns: list[str] = []
         for pattern in excludePatterns:
-            patterns += _anywhere(pattern)
-        tree = self._tree(path, "", Patterns(patterns))
-        return json.dumps(tree, indent=2, ensure_ascii=False)
+            patterns.append(pattern)
+            if "*" not in pattern:
+                patterns.append(f"**/{pattern}")
+        children: dict[str, list[Any]] = {"": []}  # by path of the directory
+        for relative, full in self._below(path, "", Patterns(patterns)):
+            above, _, name = relative.rpartition("/")
+            entry: dict[str, Any] = {"name": name, "type": "file"}
+            if self.context.files.is_dir(full):
+                children[relative] = []
+                entry |= {"type": "directory", "children": children[relative]}
+            children[above].append(entry)
+        return json.dumps(children[""], indent=2, ensure_ascii=False)
 
     @tool
     def move_file(self, source: str, destination: str) -> str:
@@ -263,18 +275,6 @@ class Filesystem(Server):
             full = f"{folder}/{name}"
             yield name, full, files.is_dir(full)
 
-    def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:
-        tree: list[dict[str, Any]] = []
-        for name, full, is_folder in self._entries(path):
-            if excluded.match(f"{above}{name}"):
-                continue
-            if is_folder:
-                children = self._tree(full, f"{above}{name}/", excluded)
-                tree.append({"name": name, "type": "directory", "children": children})
-            else:
-                tree.append({"name": name, "type": "file"})
-        return tree
-
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
         for name, full, folder in self._entries(path):
             relative = f"{above}{name}"
@@ -287,13 +287,6 @@ class Filesystem(Server):
 _FOLDER_BYTES = 4_096  # as on Linux
 
 
-def _anywhere(pattern: str) -> Iterator[str]:
-    yield pattern
-    if "*" not in pattern:
-        yield f"**/{pattern}"
-        yield f"**/{pattern}/**"
-
-
 def _size(size: int) -> str:
     if size < 2**10:
         return f"{size} B"
@@ -304,3 +297,38 @@ def _size(size: int) -> str:
 
 def _date(moment: datetime) -> str:
     return moment.strftime("%a %b %d %Y %H:%M:%S GMT+0000 (Coordinated Universal Time)")
+
+
+class Patterns:
+    """Glob patterns: `*` and `?` match within a name, `**` across directories.
+
+    A path matches if it matches at least one of the patterns.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [pattern.split("/") for pattern in patterns]
+        longest = max(map(len, patterns), default=0)
+        if longest > MAX_PATTERN_CHARS or len(patterns) > MAX_PATTERNS:
+            raise ToolError(
+                f"limit exceeded: at most {MAX_PATTERNS} patterns with {MAX_PATTERN_CHARS} "
+                f"characters are allowed, got {len(patterns)} with up to {longest}"
+            )
+
+    def match(self, path: str) -> bool:
+        """Return whether a relative path matches any pattern."""
+        names = path.split("/")
+        return any(_match(names, pattern) for pattern in self._patterns)
+
+
+def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Match in polynomial time by computing where each prefix of the pattern can end."""
+    ends = {0}
+    for part in pattern:
+        if not ends:
+            return False
+        if part == "**":  # any number of names, even none
+            ends = set(range(min(ends), len(names) + 1))
+            continue
+        starts = ends - {len(names)}
+        ends = {start + 1 for start in starts if fnmatchcase(names[start], part)}
+    return len(names) in ends

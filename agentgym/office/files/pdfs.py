@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from xml.sax.saxutils import escape
 
-from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.libraries import pdf_library
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError
@@ -24,8 +22,6 @@ MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # a file that takes at most this share of `MAX_WORK` is free
-
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
@@ -36,6 +32,33 @@ _LEADING = 1.3  # line height as a multiple of the font size
 _BLANK = 11.0  # in points
 _PADDING = 6.0  # in points
 _MARGIN = 56.0  # in points
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph, wrapped to the page width; `size` is in points."""
+
+    text: str
+    size: float = 11
+    bold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Large bold text in a frame, such as an invoice's status."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PdfTable:
+    """A table with grid lines; the first row is the header."""
+
+    rows: Sequence[Sequence[str]]
+
+
+Block: TypeAlias = str | Text | Box | PdfTable
+"""A part of a page; a plain `str` is a `Text`, an empty one a blank line."""
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
@@ -70,20 +93,20 @@ def _flowable(platypus: Any, block: Block) -> Any:
         return platypus.Table(cells, style=grid, spaceBefore=_PADDING, spaceAfter=_PADDING)
     if isinstance(block, Box):
         frame = [("BOX", (0, 0), (-1, -1), 1.5, "black")]
-        text = _paragraph(platypus, Text(block.text, 15, bold=True, align="center"))
+        text = _paragraph(platypus, Text(block.text, 15, bold=True), alignment=1)
         return platypus.Table([[text]], style=frame, spaceBefore=_PADDING, spaceAfter=_PADDING)
     if not block:
         return platypus.Spacer(1, _BLANK)
-    return _paragraph(platypus, as_text(block))
+    return _paragraph(platypus, Text(block) if isinstance(block, str) else block)
 
 
-def _paragraph(platypus: Any, text: Text) -> Any:
+def _paragraph(platypus: Any, text: Text, alignment: int = 0) -> Any:
     style = pdf_library("reportlab.lib.styles").ParagraphStyle(
         "text",
         fontName="Helvetica-Bold" if text.bold else "Helvetica",
         fontSize=text.size,
         leading=_LEADING * text.size,
-        alignment={"left": 0, "center": 1, "right": 2}[text.align],
+        alignment=alignment,
     )
     return platypus.Paragraph(escape(_check_encoding(text.text)), style)
 
@@ -120,40 +143,35 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
     with guarded(), pdf_library("pypdf").apply_configuration(**limits):
         texts = [work.read(page) for page in open_pdf(data).pages]
     plain = [text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts]
-    return tuple(plain), work.share
+    return tuple(plain), work.spent / MAX_WORK
 
 
 class _Work:
     """Work budget of a PDF file, passed to pypdf as a limit that decreases during reading."""
 
     def __init__(self) -> None:
-        self._rest = MAX_WORK
+        self.spent = 0
 
     def __sub__(self, words: int) -> Self:
-        self._rest -= words
+        self.spent += words
         return self
 
     def __lt__(self, other: int) -> bool:
-        return self._rest < other
+        return MAX_WORK - self.spent < other
 
     def __le__(self, forms: int) -> bool:
-        self._rest -= _FORM_WORK
-        return self._rest < 0
-
-    @property
-    def share(self) -> float:
-        share = 1 - self._rest / MAX_WORK
-        return share if share > _FREE_SHARE else 0.0
+        self.spent += _FORM_WORK
+        return self.spent > MAX_WORK
 
     def read(self, page: Any) -> str:
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
         # pypdf parses the page and the character map of each font.
-        self._rest -= 10 * len(streams)
+        self.spent += 10 * len(streams)
         for stream in streams:
             if stream is not None:
-                self._rest -= len(stream.get_data()) // 10
+                self.spent += len(stream.get_data()) // 10
             self._check()
         try:
             return str(page.extract_text())
@@ -161,7 +179,7 @@ class _Work:
             self._check()  # this error replaces any error from pypdf
 
     def _check(self) -> None:
-        if self._rest < 0:
+        if self.spent > MAX_WORK:
             reply_work.spend(1.0)
             raise ToolError(
                 "limit exceeded: the PDF file is too complex to be read; split it into smaller files"
@@ -190,39 +208,21 @@ def open_pdf(data: bytes) -> Any:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Convert pypdf's errors on malformed files to `ToolError`."""
-    errors = pdf_library("pypdf.errors")
     # pypdf's warnings quote the contents of files.
     logger = logging.getLogger("pypdf")
     logger.addHandler(_NO_OUTPUT)
     logger.propagate = False
     try:
         yield
-    except (
-        errors.PyPdfError,
-        errors.DependencyError,
-        zlib.error,
-        struct.error,
-        *_STUMBLES,
-    ) as error:
+    except (ToolError, ImportError, MemoryError):
+        raise
+    except Exception as error:
         raise ToolError(
             f"invalid argument: the file cannot be read as PDF: {type(error).__name__}: "
             f"{str(error)[:200]}"
-        ) from None
+        ) from error
     finally:
         logger.propagate = True
 
 
 _NO_OUTPUT = logging.NullHandler()
-
-# pypdf raises these errors for malformed files.
-_STUMBLES = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    AssertionError,
-    OSError,
-    EOFError,
-)

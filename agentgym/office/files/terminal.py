@@ -39,6 +39,25 @@ _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )
+_RULES = f"""\
+Security Rules:
+===============
+Working Directory: {ROOT}
+
+Allowed Commands:
+-----------------
+{", ".join(sorted(ALLOWED_COMMANDS))}
+
+Allowed Flags:
+--------------
+All flags are allowed
+
+Security Limits:
+----------------
+Max Command Length: {MAX_CHARS} characters
+Command Timeout: {SECONDS} seconds
+"""
+
 _OPERATORS = ("&&", "||", "|", ";", "\n")
 _REDIRECTS = ("<", ">")
 
@@ -81,27 +100,7 @@ class Terminal(Server):
     @tool
     def show_security_rules(self) -> str:
         """Show the allowed commands and the limits."""
-        return "\n".join(
-            [
-                "Security Rules:",
-                "===============",
-                f"Working Directory: {ROOT}",
-                "",
-                "Allowed Commands:",
-                "-----------------",
-                ", ".join(sorted(ALLOWED_COMMANDS)),
-                "",
-                "Allowed Flags:",
-                "--------------",
-                "All flags are allowed",
-                "",
-                "Security Limits:",
-                "----------------",
-                f"Max Command Length: {MAX_CHARS} characters",
-                f"Command Timeout: {SECONDS} seconds",
-                "",
-            ]
-        )
+        return _RULES
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:

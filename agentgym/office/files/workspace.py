@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
@@ -49,22 +48,18 @@ class Workspace:
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
-        self._files: dict[str, WorkspaceFile] = {}
-        self._folders: dict[str, datetime] = {ROOT: _EPOCH}
+        # A datetime is the creation time of a directory.
+        self._entries: dict[str, WorkspaceFile | datetime] = {ROOT: _EPOCH}
         self._bytes = 0
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that restores the current files."""
-        return functools.partial(
-            vars(self).update,
-            _files=self._files.copy(),
-            _folders=self._folders.copy(),
-            _bytes=self._bytes,
-        )
+        entries = self._entries.copy()
+        return functools.partial(vars(self).update, _entries=entries, _bytes=self._bytes)
 
     def version(self) -> object:
         """Return a value that changes if and only if the state changes."""
-        return self._files.copy(), self._folders.copy()
+        return self._entries.copy()
 
     def resolve(self, path: str) -> str:
         """Return a path's canonical form under `/workspace`."""
@@ -89,25 +84,24 @@ class Workspace:
 
     def exists(self, path: str) -> bool:
         """Return whether a path is a file or directory."""
-        full = self.resolve(path)
-        return full in self._files or full in self._folders
+        return self.resolve(path) in self._entries
 
     def is_file(self, path: str) -> bool:
         """Return whether a path is a file."""
-        return self.resolve(path) in self._files
+        return isinstance(self._entries.get(self.resolve(path)), WorkspaceFile)
 
     def is_dir(self, path: str) -> bool:
         """Return whether a path is a directory."""
-        return self.resolve(path) in self._folders
+        return isinstance(self._entries.get(self.resolve(path)), datetime)
 
     def file(self, path: str) -> WorkspaceFile:
         """Return a file's bytes and times."""
-        full = self.resolve(path)
-        if full in self._files:
-            return self._files[full]
-        if full in self._folders:
-            raise ToolError(f"invalid argument: {echo(path)} is a directory, not a file")
-        raise ToolError(f"not found: there is no file {echo(path)}")
+        entry = self._entries.get(self.resolve(path))
+        if isinstance(entry, WorkspaceFile):
+            return entry
+        if entry is None:
+            raise ToolError(f"not found: there is no file {echo(path)}")
+        raise ToolError(f"invalid argument: {echo(path)} is a directory, not a file")
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
@@ -124,9 +118,9 @@ class Workspace:
         """Write a file, creating missing directories; return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
-        if full in self._folders:
+        old = self._entries.get(full)
+        if isinstance(old, datetime):
             raise ToolError(f"conflict: {echo(path)} is a directory; use another path for the file")
-        old = self._files.get(full)
         total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
             raise ToolError(
@@ -135,16 +129,16 @@ class Workspace:
             )
         self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()
-        self._files[full] = WorkspaceFile(content, old.created if old else now, now)
+        self._entries[full] = WorkspaceFile(content, old.created if old else now, now)
         self._bytes = total
         return full
 
     def mkdir(self, path: str) -> str:
         """Create missing directories and return the canonical path."""
         full = self.resolve(path)
-        if full in self._files:
+        if self.is_file(full):
             raise ToolError(f"conflict: {echo(path)} is a file; use another path for the directory")
-        if full not in self._folders:
+        if full not in self._entries:
             self._add_folders([*self._missing_above(full), full])
         return full
 
@@ -154,57 +148,49 @@ class Workspace:
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
         self._bytes -= self.size(path)
-        for table in self._tables():
-            for name in _inside(table, full):
-                del table[name]
+        for name in self._inside(full):
+            del self._entries[name]
 
     def move(self, path: str, target: str) -> str:
         """Move a file or directory to an unused path; return the new canonical path."""
-        full, there = self._there(path), self._free(target)
+        full, there = self._there(path), self.resolve(target)
+        if self.exists(there):
+            raise ToolError(f"conflict: {echo(target)} already exists")
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
         self._add_folders(self._missing_above(there))
-        for table in self._tables():
-            for name in _inside(table, full):
-                table[there + name[len(full) :]] = table.pop(name)
+        for name in self._inside(full):
+            self._entries[there + name[len(full) :]] = self._entries.pop(name)
         return there
-
-    def copy(self, path: str, target: str) -> str:
-        """Copy a file to an unused path."""
-        data = self.file(path).data
-        return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
         """Return the sorted names of a directory's entries."""
         full = self.resolve(path)
-        if full not in self._folders:
+        if not self.is_dir(full):
             raise ToolError(f"not found: there is no directory {echo(path)}")
         names = []
-        for entry in (*self._files, *self._folders):
+        for entry in self._entries:
             folder, _, name = entry.rpartition("/")
             if folder == full:
                 names.append(name)
         return sorted(names)
 
-    def walk(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the sorted canonical paths of files below a path."""
-        return iter(sorted(_inside(self._files, self._there(path))))
+    def walk(self, path: str = ROOT) -> list[str]:
+        """Return the sorted canonical paths of files below a path."""
+        return self._inside(self._there(path), WorkspaceFile)
 
-    def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the canonical paths of a directory and its subdirectories, sorted."""
-        return iter(sorted(_inside(self._folders, self._there(path))))
+    def folders(self, path: str = ROOT) -> list[str]:
+        """Return the canonical paths of a directory and its subdirectories, sorted."""
+        return self._inside(self._there(path), datetime)
 
     def modified(self, path: str) -> datetime:
         """Return a file's modification time or a directory's creation time."""
-        full = self._there(path)
-        if full in self._files:
-            return self._files[full].modified
-        return self._folders[full]
+        entry = self._entries[self._there(path)]
+        return entry.modified if isinstance(entry, WorkspaceFile) else entry
 
     def size(self, path: str = ROOT) -> int:
         """Return the bytes of a file, or of all files below a directory."""
-        paths = _inside(self._files, self._there(path))
-        return sum(len(self._files[name].data) for name in paths)
+        return sum(len(self.read(name)) for name in self.walk(path))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
         """Replace all files; return the paths that are invalid or exceed a limit.
@@ -215,59 +201,50 @@ class Workspace:
         fresh.clock = self.clock
         for name, data in entries.items():
             try:
-                full = fresh.mkdir(name) if data is None else fresh.write(name, data)
+                fresh.mkdir(name) if data is None else fresh.write(name, data)
             except (ToolError, UnicodeError):
                 skipped.append(name)
-                continue
-            old = self._files.get(full)
-            if old is not None and data is not None:
-                if data != old.data:
-                    old = WorkspaceFile(data, old.created, self.clock())
-                fresh._files[full] = old
-        self._files, self._bytes = fresh._files, fresh._bytes
-        old_folders, self._folders = self._folders, fresh._folders
-        for name, created in old_folders.items():
-            if name in self._folders:
-                self._folders[name] = created
+        for name, old in self._entries.items():
+            new = fresh._entries.get(name)
+            if isinstance(new, WorkspaceFile) and isinstance(old, WorkspaceFile):
+                modified = old.modified if new.data == old.data else new.modified
+                fresh._entries[name] = WorkspaceFile(new.data, old.created, modified)
+            elif isinstance(new, datetime) and isinstance(old, datetime):
+                fresh._entries[name] = old
+        self._entries, self._bytes = fresh._entries, fresh._bytes
         return skipped
-
-    def _tables(self) -> Iterable[dict[str, Any]]:
-        return self._files, self._folders
 
     def _there(self, path: str) -> str:
         full = self.resolve(path)
-        if full not in self._files and full not in self._folders:
+        if full not in self._entries:
             raise ToolError(f"not found: there is no file or directory {echo(path)}")
         return full
-
-    def _free(self, path: str) -> str:
-        if self.exists(path):
-            raise ToolError(f"conflict: {echo(path)} already exists")
-        return self.resolve(path)
 
     def _missing_above(self, full: str) -> list[str]:
         missing = []
         above = posixpath.dirname(full)
-        while above not in self._folders and len(above) >= len(ROOT):
-            if above in self._files:
-                raise ToolError(f"conflict: {echo(above)} is a file, not a directory")
+        while above not in self._entries:
             missing.append(above)
             above = posixpath.dirname(above)
+        if self.is_file(above):
+            raise ToolError(f"conflict: {echo(above)} is a file, not a directory")
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        present = len(self._files) + len(self._folders)
-        if present + len(names) + files > MAX_FILES:
+        if len(self._entries) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
             )
-        self._folders.update(dict.fromkeys(names, self.clock()))
+        self._entries |= dict.fromkeys(names, self.clock())
+
+    def _inside(self, full: str, kind: type = object) -> list[str]:
+        paths = []
+        for path, entry in self._entries.items():
+            if within(path, full) and isinstance(entry, kind):
+                paths.append(path)
+        return sorted(paths)
 
 
 def within(name: str, full: str) -> bool:
     """Return whether the canonical path `name` equals or is below the canonical path `full`."""
     return name == full or name.startswith(f"{full}/")
-
-
-def _inside(paths: Iterable[str], full: str) -> list[str]:
-    return [path for path in paths if within(path, full)]

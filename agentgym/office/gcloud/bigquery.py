@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentgym.office.gcloud.cloud import PROJECT, listing
 from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine import Column, Schema
 from agentgym.office.warehouse.engine_server import EngineServer
-from agentgym.office.warehouse.tables import Column, Schema
 from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
 from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
@@ -54,7 +55,7 @@ class BigQuery:
         context.clock.tick()
         job_id = f"job_{context.new_id('job')}"
         self._server.store.insert("bigquery_jobs", id=job_id, statement=outcome.kind)
-        return _response(outcome)
+        return _response(outcome, max_results)
 
     @tool
     def bigquery_list_datasets(self) -> str:
@@ -74,12 +75,16 @@ class BigQuery:
             description: Description of the dataset.
             location: Location of the data, such as US or EU.
         """
-        name, schemas = self._warehouse().check_dataset(dataset_id), self._server.engine.schemas
-        if name in schemas:
-            raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
+        if not re.fullmatch(r"\w{1,1024}", dataset_id, re.ASCII):
+            raise ToolError(
+                f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(dataset_id)}"
+            )
+        schemas = self._server.engine.schemas
+        if dataset_id in schemas:
+            raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{dataset_id}")
         created = self._server.context.clock.tick().isoformat()
-        schemas[name] = Schema(description, created, location)
-        return f"Created dataset {name} in {location}"
+        schemas[dataset_id] = Schema(description, created, location)
+        return f"Created dataset {dataset_id} in {location}"
 
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
@@ -118,12 +123,12 @@ def _head(total: int, milliseconds: int) -> str:
     return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
-def _response(outcome: ConversionResult) -> str:
+def _response(outcome: ConversionResult, limit: int) -> str:
     if outcome.rows is None:
         counts = [f"{count} rows {action}" for action, count in outcome.counts.items()]
         effect = outcome.message or ", ".join(counts) or outcome.kind
         return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
-    rows, note = fit(outcome.rows)
+    rows, note = fit(outcome.rows, limit)
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."

@@ -142,12 +142,10 @@ def from_python(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
-        midnight = datetime(value.year, value.month, value.day)
+        midnight = datetime.combine(value, time())
         return {"v": serial(midnight), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
-        minutes = value.hour * 60 + value.minute
-        days = minutes / 1440 + value.second / 86400
-        return {"v": days, "s": value.isoformat()}
+        return {"v": serial(datetime.combine(DAY_ZERO, value)), "s": value.isoformat()}
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
 
@@ -179,24 +177,20 @@ def _parse_dressed(text: str) -> Any:
 def _parse_date(text: str) -> Any:
     try:
         if match := _ISO.fullmatch(text) or _AMERICAN.fullmatch(text):
-            year, month, day = map(int, match.group("year", "month", "day"))
-            moment = datetime(year, month, day) + _since_midnight(match)
-            return {"v": serial(moment), "s": text, "k": "date"}
+            day = date(*map(int, match.group("year", "month", "day")))
+            return {"v": serial(datetime.combine(day, _clock(match))), "s": text, "k": "date"}
         if match := _CLOCK.fullmatch(text):
-            return {"v": _since_midnight(match) / timedelta(days=1), "s": text}
+            return {"v": serial(datetime.combine(DAY_ZERO, _clock(match))), "s": text}
     except (ValueError, OverflowError):
         pass
     return None
 
 
-def _since_midnight(match: re.Match[str]) -> timedelta:
+def _clock(match: re.Match[str]) -> time:
     hours, minutes, seconds, half = match.groups()[-4:]
-    if hours is None:
-        return timedelta()
-    hour = int(hours)
+    hour = int(hours or 0)
     if half:
         if not 1 <= hour <= 12:
             raise ValueError("no such hour")
         hour = hour % 12 + 12 * (half.lower() == "pm")
-    clock = time(hour, int(minutes or 0), int(seconds or 0))
-    return datetime.combine(DAY_ZERO, clock) - DAY_ZERO
+    return time(hour, int(minutes or 0), int(seconds or 0))

@@ -22,19 +22,13 @@ class Area:
     bottom: int | None
     right: int | None
 
-    def clip(self, rows: int, columns: int) -> Area:
-        """Clip the area to a sheet; an empty result has `bottom < top`."""
-        bottom = min(self.bottom or rows, rows)
-        right = min(self.right or columns, columns)
-        return Area(self.top, self.left, bottom, right)
-
     @property
     def height(self) -> int:
-        return max(0, (self.bottom or 0) - self.top + 1)
+        return (self.bottom or 0) - self.top + 1
 
     @property
     def width(self) -> int:
-        return max(0, (self.right or 0) - self.left + 1)
+        return (self.right or 0) - self.left + 1
 
     def __str__(self) -> str:
         first = f"{column_name(self.left)}{self.top}"

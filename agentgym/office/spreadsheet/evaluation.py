@@ -23,7 +23,7 @@ from agentgym.office.spreadsheet.cell_values import (
     serial,
 )
 from agentgym.office.spreadsheet.cells import Area
-from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references, tokens
+from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, tokens
 from agentgym.office.spreadsheet.functions import (
     FUNCTIONS,
     TAKE_ERRORS,
@@ -77,10 +77,10 @@ class Evaluator:
                 self._formulas[sheet] = _formulas_of(source.lines)
         results: Results = {}
         for sheet, lines in self._formulas.items():
+            results[sheet] = {}
             for row, cells in lines.items():
                 for column in cells:
-                    value = self._evaluate((sheet, row, column))
-                    results.setdefault(sheet, {})[row, column] = value
+                    results[sheet][row, column] = self._evaluate((sheet, row, column))
         reply_work.spend(self._steps / MAX_STEPS)
         return results
 
@@ -110,9 +110,11 @@ class Evaluator:
     def _needs(self, spot: Spot) -> list[Spot]:
         needs = []
         try:
-            for title, area in references(self._node(spot)):
-                sheet = title or spot[0]
-                for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
+            for part in parts_of(self._node(spot)):
+                if part[0] != "reference":
+                    continue
+                sheet = part[1] or spot[0]
+                for row, column, _ in self._within(self._formulas.get(sheet, {}), part[2]):
                     need = (sheet, row, column)
                     if need not in self._known:
                         needs.append(need)

@@ -8,7 +8,6 @@ from typing import Any
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
-from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet import excel_sheets as sheets
 from agentgym.office.spreadsheet.cells import Area
 from agentgym.office.spreadsheet.excel_sheets import Workbooks, sheet_of, spot
@@ -71,9 +70,9 @@ class Excel(Server):
         cells = []
         for row in range(top, bottom + 1):
             for column in range(left, right + 1):
-                cells.append(parts.describe_cell(sheet, row, column))
+                cells.append(sheets.describe_cell(sheet, row, column))
         return {
-            "range": f"{parts.spot_name(top, left)}:{parts.spot_name(bottom, right)}",
+            "range": f"{sheets.spot_name(top, left)}:{sheets.spot_name(bottom, right)}",
             "sheet_name": sheet_name,
             "cells": cells,
         }

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from agentgym.office.server_state import ServerState
-from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet.cell_values import check_content
-from agentgym.office.spreadsheet.cells import Area, parse_cell
+from agentgym.office.spreadsheet.cells import Area, column_name, parse_cell
 from agentgym.office.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
     MAX_TEXT,
     check_workbook,
-    failures,
     open_workbook,
     save_workbook,
 )
@@ -28,9 +27,6 @@ MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
 # Larger workbooks are not cached, because memory use is sixty times the file size.
 _CACHED_BYTES = 2**19
-# Characters that are not allowed in XML.
-_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_SET = re.compile(r"\{([^{}]*)\}")
 # The maximum number and openpyxl's names of rows and columns.
 _AXES = {"row": (MAX_ROWS, "max_row", "rows"), "column": (MAX_COLUMNS, "max_column", "cols")}
 # Valid titles in Excel.
@@ -49,9 +45,7 @@ class Workbooks(ServerState):
     def look(self, path: str) -> Any:
         """Return a shared workbook, which callers must not change."""
         data = self._read(path)
-        if len(data) > _CACHED_BYTES:
-            return open_workbook(data)
-        return _opened(data)
+        return _opened(data) if len(data) <= _CACHED_BYTES else open_workbook(data)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
         """Write a workbook; with `new`, set the creation time to now."""
@@ -67,22 +61,18 @@ class Workbooks(ServerState):
         try:
             yield book
             self.save(path, book)
-        except failures() as error:
-            text = _SET.sub(_sorted_values, str(error))
+        except (ToolError, ImportError, MemoryError):
+            raise
+        except Exception as error:
             raise ToolError(
-                f"invalid argument: the workbook cannot store this value: {text[:300]}"
-            ) from None
+                f"invalid argument: the workbook cannot store this value: {str(error)[:300]}"
+            ) from error
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
         """Open one sheet for editing; see `edit`."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
-
-
-def _sorted_values(match: re.Match[str]) -> str:
-    # openpyxl prints allowed values as a set, whose order differs between processes.
-    return ", ".join(sorted(match[1].split(", ")))
 
 
 @functools.lru_cache(maxsize=2)
@@ -141,7 +131,7 @@ def spot(text: str) -> tuple[int, int]:
 
 def check_area(area: Area) -> None:
     """Raise if a bounded area is too large."""
-    spot(parts.spot_name(area.bottom or 0, area.right or 0))
+    spot(spot_name(area.bottom or 0, area.right or 0))
     if area.height * area.width > MAX_AREA:
         raise ToolError(
             f"limit exceeded: {area} must have at most {MAX_AREA} cells, got "
@@ -152,16 +142,8 @@ def check_area(area: Area) -> None:
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value to a cell."""
     check_content(value, MAX_TEXT)
-    if isinstance(value, str) and _NO_TEXT.search(value):
-        raise ToolError(
-            f"invalid argument: a cell cannot contain control characters, got {echo(value)}"
-        )
     if isinstance(value, (int, float)) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
-    if row > MAX_ROWS or column > MAX_COLUMNS:
-        raise ToolError(
-            f"limit exceeded: a sheet may have at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
-        )
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
         raise ToolError(
@@ -185,3 +167,49 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")
     verb = "insert" if count > 0 else "delete"
     getattr(sheet, f"{verb}_{lines}")(start, abs(count))
+
+
+def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
+    """Return a cell's value and validation rule, in the published format."""
+    name = spot_name(row, column)
+    facts: dict[str, Any] = {"has_validation": False}
+    if (rule := _rule_at(sheet, row, column)) is not None:
+        facts = {
+            "cell": name,
+            "has_validation": True,
+            "validation_type": rule.type,
+            "operator": rule.operator,
+            "formula1": rule.formula1,
+            "formula2": rule.formula2,
+        }
+    cell = sheet._cells.get((row, column))  # does not create the cell
+    return {
+        "address": name,
+        "value": _to_jsonable(getattr(cell, "value", None)),
+        "row": row,
+        "column": column,
+        "validation": facts,
+    }
+
+
+def _rule_at(sheet: Any, row: int, column: int) -> Any:
+    for rule in sheet.data_validations.dataValidation:
+        for area in rule.sqref.ranges:
+            if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
+                return rule
+    return None
+
+
+def _to_jsonable(value: Any) -> Any:
+    """Convert a cell's value for JSON; dates become strings."""
+    value = getattr(value, "text", value)
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return str(value)
+
+
+def spot_name(row: int, column: int) -> str:
+    """Return a cell's address."""
+    return f"{column_name(column)}{row}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from agentgym.office.spreadsheet.cell_values import NAME, SYNTAX, CellError
-from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
+from agentgym.office.spreadsheet.cells import parse_area, quote_title, split_sheet
 
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: `("value", value)`, `("reference", sheet, area)`, `("call", name, arguments)` or
@@ -37,9 +37,6 @@ _BINARY = {
     "/": 4,
     "^": 6,
 }
-
-
-_ENDS_OF_ARGUMENTS = (("sign", ","), ("sign", ";"), ("sign", ")"))
 
 
 class _Syntax(Exception):
@@ -80,8 +77,7 @@ class _Parser:
         return node
 
     def _take(self, *signs: str) -> bool:
-        kind, text = self._next
-        if kind != "sign" or text not in signs:
+        if self._next[1] not in signs:
             return False
         self._left.pop()
         return True
@@ -91,17 +87,11 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise _Syntax
         node = self._unary()
-        while self._precedence() > least:
+        while _BINARY.get(self._next[1], 0) > least:
             _, sign = self._left.pop()
             node = ("operation", sign, node, self._binary(_BINARY[sign]))
         self._depth -= 1
         return node
-
-    def _precedence(self) -> int:
-        kind, text = self._next
-        if kind != "sign":
-            return 0
-        return _BINARY.get(text, 0)
 
     def _unary(self) -> Node:
         _, sign = self._next
@@ -142,7 +132,7 @@ class _Parser:
         while not self._take(")"):
             if arguments and not self._take(",", ";"):
                 raise _Syntax
-            if self._next in _ENDS_OF_ARGUMENTS:
+            if self._next[1] in (",", ";", ")"):
                 arguments.append(("value", None))
             else:
                 arguments.append(self._binary(0))
@@ -159,14 +149,6 @@ def parts_of(node: Node) -> Iterator[Node]:
             waiting += node[2]
         elif node[0] == "operation":
             waiting += node[2:]
-
-
-def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Yield the sheets and areas to which a formula refers."""
-    for part in parts_of(node):
-        if part[0] == "reference":
-            _, sheet, area = part
-            yield sheet, area
 
 
 def retitle(formula: str, old: str, new: str) -> str:

@@ -10,7 +10,15 @@ from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
-from agentgym.office.spreadsheet.spreadsheets import GRID, SCHEMA, Cells, Spreadsheets, Values
+from agentgym.office.spreadsheet.spreadsheets import (
+    GRID,
+    SCHEMA,
+    Cells,
+    Spreadsheets,
+    Values,
+    shown,
+    typed,
+)
 from agentgym.text.tools import ToolError, tool
 
 
@@ -49,24 +57,15 @@ class GoogleSheet(Server):
             self._books.put(sheet, lines)
         return spreadsheet
 
-    def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the oldest spreadsheet with a title (ignoring case), or None."""
-        spreadsheet_id: str | None = self.store.value(
-            "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
-        )
-        return spreadsheet_id
-
     def titles(self) -> dict[str, str]:
         """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
-    def values(self, spreadsheet: str, sheet: str | None = None) -> Values:
-        """Return the values of a sheet (default: the first) without trailing empty rows and cells.
+    def values(self, spreadsheet: str, sheet: str) -> Values:
+        """Return the values of a sheet without trailing empty rows and cells.
 
         Formulas are computed. Empty cells are None, and typed dates are strings.
         """
-        if sheet is None:
-            return self._books.exact_values(self._books.sheets(spreadsheet)[0])
         return self._books.exact_values(self._books.sheet(spreadsheet, sheet))
 
     def sheet_titles(self, spreadsheet: str) -> list[str]:
@@ -102,7 +101,7 @@ class GoogleSheet(Server):
         row = self._books.sheet(spreadsheet_id, sheet)
         value_range = {
             "range": self._books.range_name(row, range),
-            "values": self._books.values(row, range),
+            "values": self._books.read(row, range, shown),
         }
         return {"spreadsheetId": spreadsheet_id, "valueRanges": [value_range]}
 
@@ -115,7 +114,7 @@ class GoogleSheet(Server):
             sheet: Title of the sheet.
             range: Cells in A1 notation; the whole sheet by default.
         """
-        return self._books.entries(self._books.sheet(spreadsheet_id, sheet), range)
+        return self._books.read(self._books.sheet(spreadsheet_id, sheet), range, typed)
 
     @tool
     def update_cells(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from agentgym.office.server import Server
@@ -17,7 +16,6 @@ from agentgym.office.spreadsheet.cell_values import (
     is_formula,
     parse_input,
     text_of,
-    trim,
     validate,
 )
 from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
@@ -43,33 +41,30 @@ Values: TypeAlias = list[list[Any]]
 """Rows of values."""
 
 
-class SheetCell(NamedTuple):
-    """The content of a non-empty cell, and a formula's result."""
+View: TypeAlias = Callable[[Any, Any], Any]
+"""Function of a non-empty cell's content and a formula's result."""
 
-    content: Any
-    result: Any
 
-    @property
-    def typed(self) -> Any:
-        if isinstance(self.content, dict):
-            return self.content.get("f", self.content.get("s"))
-        return self.content
+def typed(content: Any, _: Any) -> Any:
+    """Return a cell's content as typed, with formulas as strings."""
+    if isinstance(content, dict):
+        return content.get("f", content.get("s"))
+    return content
 
-    @property
-    def shown(self) -> Any:
-        """The value in tool results: entries as typed, formulas computed, dates as strings."""
-        if not is_formula(self.content):
-            return self.typed
-        if isinstance(self.result, SerialDate):
-            return text_of(self.result)
-        return validate(self.result)
 
-    @property
-    def exact(self) -> Any:
-        """Like `shown`, but typed numbers and booleans are parsed."""
-        if not isinstance(self.content, dict) or "v" not in self.content or self.content.get("k"):
-            return self.shown
-        return self.content["v"]
+def shown(content: Any, result: Any) -> Any:
+    """Return a cell's displayed value, with formulas computed."""
+    if not is_formula(content):
+        return typed(content, result)
+    if isinstance(result, SerialDate):
+        return text_of(result)
+    return validate(result)
+
+
+def _exact(content: Any, result: Any) -> Any:
+    if not isinstance(content, dict) or "v" not in content or content.get("k"):
+        return shown(content, result)
+    return content["v"]
 
 
 class Spreadsheets(ServerState):
@@ -146,11 +141,9 @@ class Spreadsheets(ServerState):
         """Return the non-empty cells by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         rows = self.store.tuples(sql, sheet["id"], first, last)
-        joined = ",".join(cells for _, cells in rows)
-        decoded = json.loads(f"[{joined}]")
         lines: Cells = {}
-        for (row, _), cells in zip(rows, decoded, strict=True):
-            lines[row] = {int(column): cell for column, cell in cells.items()}
+        for row, cells in rows:
+            lines[row] = {int(column): cell for column, cell in json.loads(cells).items()}
         return lines
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
@@ -182,24 +175,23 @@ class Spreadsheets(ServerState):
                 f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} "
                 "columns"
             )
-        return area.clip(rows, columns)
+        return Area(area.top, area.left, area.bottom or rows, area.right or columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
         """Return a reference that includes the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
-    def _cells(
-        self, sheet: Row, area: Area, view: Callable[[SheetCell], Any], empty: Any
-    ) -> Values:
+    def _cells(self, sheet: Row, text: str | None, view: View, empty: Any) -> Values:
         """Return a view of each cell, without trailing empty rows and cells."""
+        area = self.area(sheet, text)
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})  # formulas
         filled: Cells = {}
         lines = self.lines(sheet, area.top, area.bottom or 0)
         for row, cells in lines.items():
             for column, content in cells.items():
                 if area.left <= column <= (area.right or 0):
-                    cell = SheetCell(content, results.get((row, column)))
-                    filled.setdefault(row, {})[column] = view(cell)
+                    value = view(content, results.get((row, column)))
+                    filled.setdefault(row, {})[column] = value
         rows = []
         for row in range(area.top, max(filled, default=area.top - 1) + 1):
             cells = filled.get(row, {})
@@ -207,8 +199,9 @@ class Spreadsheets(ServerState):
             rows.append([cells.get(column, empty) for column in columns])
         return rows
 
-    def _read(self, sheet: Row, text: str | None, view: Callable[[SheetCell], Any]) -> Values:
-        rows = self._cells(sheet, self.area(sheet, text), view, "")
+    def read(self, sheet: Row, text: str | None, view: View) -> Values:
+        """Return a view of each cell of an area, or raise `ToolError` if the area is too large."""
+        rows = self._cells(sheet, text, view, "")
         count = sum(map(len, rows))
         if count > MAX_READ:
             raise ToolError(
@@ -217,18 +210,9 @@ class Spreadsheets(ServerState):
             )
         return rows
 
-    def values(self, sheet: Row, text: str | None) -> Values:
-        """Return the displayed values of an area, with formulas computed."""
-        return self._read(sheet, text, attrgetter("shown"))
-
-    def entries(self, sheet: Row, text: str | None) -> Values:
-        """Return the contents of an area as typed, with formulas as strings."""
-        rows = self._read(sheet, text, attrgetter("typed"))
-        return trim([trim(row, "") for row in rows], [])
-
     def exact_values(self, sheet: Row) -> Values:
-        """Return the `SheetCell.exact` values of a sheet, without a size limit."""
-        return self._cells(sheet, self.area(sheet, None), attrgetter("exact"), None)
+        """Return the values of a sheet with typed numbers parsed, without a size limit."""
+        return self._cells(sheet, None, _exact, None)
 
     def _results(self, spreadsheet: str) -> Results:
         store = self.store

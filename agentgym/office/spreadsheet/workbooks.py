@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
 import zipfile
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,6 @@ MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters per cell, as in Excel; openpyxl truncates longer strings
 
-# Errors that the standard library raises for corrupt workbooks.
-UNREADABLE = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
-    TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
-)  # fmt: skip
-
-# XML elements that contain cell values; they are not counted.
-_CONTENT = frozenset(("v", "is", "t", "si"))
-# XML elements with separate limits; `MAX_OTHERS` limits the other elements.
-_CELLS = frozenset(("row", "c", "f"))
-# XML elements with a range that openpyxl expands into cells.
-_OPENED = frozenset(("mergeCell", "hyperlink", "table"))
 # Byte order marks and whitespace that may precede XML.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
 # Modification time of all archive entries, fixed for reproducibility.
@@ -55,12 +42,18 @@ def library() -> Any:
     return openpyxl
 
 
-def failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions raised for corrupt workbooks or invalid values."""
-    kinds = vars(library().utils.exceptions).values()
-    return *UNREADABLE, *(
-        kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
-    )
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Convert errors on corrupt workbooks to `ToolError`."""
+    try:
+        yield
+    except (ToolError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise ToolError(
+            f"invalid argument: the file is not a readable workbook ({kind})"
+        ) from error
 
 
 def write_workbook(
@@ -83,7 +76,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
     """
     check_workbook(data)
     sheets = {}
-    try:
+    with _readable():
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the declared size is untrusted
@@ -91,26 +84,16 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
             for row in sheet.iter_rows(values_only=True):
                 rows.append(trim(list(map(_whole, row)), None))
             sheets[sheet.title] = trim(rows, [])
-    except failures() as error:
-        raise _unreadable(error) from None
     return sheets
 
 
 def open_workbook(data: bytes) -> Any:
     """Return a workbook for editing."""
     check_workbook(data)
-    try:
+    with _readable():
         return library().load_workbook(io.BytesIO(data))
-    except failures() as error:
-        raise _unreadable(error) from None
 
 
-def _unreadable(error: Exception) -> ToolError:
-    kind = type(error).__name__
-    return ToolError(f"invalid argument: the file is not a readable workbook ({kind})")
-
-
-@functools.lru_cache(maxsize=4)  # cached, because the same workbook is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
     """Return the names of hidden sheets, rows and columns, and of cells with formulas.
 
@@ -151,30 +134,26 @@ class _Archive(zipfile.ZipFile):
         self.writestr(arcname, Path(filename).read_bytes())
 
 
-@functools.lru_cache(maxsize=4)  # cached, because a workbook is checked when saved and when opened
 def check_workbook(data: bytes) -> None:
     """Check a workbook without loading it.
 
     Raises `ToolError` if the workbook is too large, cannot be read, or declares a DTD.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            parts = archive.infolist()
-            if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_BYTES:
-                raise ToolError(
-                    f"limit exceeded: an unpacked workbook may have at most {MAX_PARTS} files and {MAX_BYTES} bytes"
-                )
-            look = _Look()
-            for part in parts:
-                with archive.open(part) as stream:
-                    look.through(stream)
-    except (*UNREADABLE, RuntimeError) as error:
-        raise _unreadable(error) from None
+    with _readable(), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = archive.infolist()
+        if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_BYTES:
+            raise ToolError(
+                f"limit exceeded: an unpacked workbook may have at most {MAX_PARTS} files and {MAX_BYTES} bytes"
+            )
+        look = _Look()
+        for part in parts:
+            with archive.open(part) as stream:
+                look.through(stream)
 
 
 class _Look:
     def __init__(self) -> None:
-        self._bytes = self._cells = self._spread = self._others = self._opened = 0
+        self._cells = self._spread = self._others = self._opened = 0
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
@@ -183,39 +162,31 @@ class _Look:
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype
         self._row = self._column = 0
-        chunk = stream.read(2**16)
-        xml = chunk != b"" and chunk.lstrip(_BEFORE)[:1] in (b"<", b"")
-        while chunk:
-            self._bytes += len(chunk)
-            if self._bytes > MAX_BYTES:
-                raise ToolError(
-                    f"limit exceeded: an unpacked workbook may have at most {MAX_BYTES} bytes"
-                )
-            if xml:
-                parser.Parse(chunk)
-            chunk = stream.read(2**16)
-        if xml:
-            parser.Parse(b"", True)  # noqa: FBT003 - it has no name
+        start = stream.read(2**10)
+        if start and start.lstrip(_BEFORE)[:1] in (b"<", b""):
+            parser.Parse(start)
+            parser.ParseFile(stream)
 
     def _doctype(self, *_: Any) -> None:
         raise ToolError("invalid argument: the XML of a workbook must not declare a document type")
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
-        kind = name.rpartition(":")[2]
-        if kind in _CONTENT:
-            return
-        if kind == "c":
-            self._cell(attributes.get("r", ""))
-        elif kind == "row":
-            self._row, self._column = int(attributes.get("r", self._row + 1)), 0
-        elif kind == "f":
-            self._shared += attributes.get("t") == "shared"
-            self._began = self._parser.CurrentByteIndex
-            self._parser.EndElementHandler = self._formula
-        elif kind in _OPENED:
-            self._opened += _size(attributes.get("ref", ""))
-        if kind not in _CELLS:
-            self._others += 1
+        match name.rpartition(":")[2]:
+            case "v" | "is" | "t" | "si":  # a cell's value
+                return
+            case "c":
+                self._cell(attributes.get("r", ""))
+            case "row":
+                self._row, self._column = int(attributes.get("r", self._row + 1)), 0
+            case "f":
+                self._shared += attributes.get("t") == "shared"
+                self._began = self._parser.CurrentByteIndex
+                self._parser.EndElementHandler = self._formula
+            case "mergeCell" | "hyperlink" | "table":  # openpyxl expands the range into cells
+                self._opened += _size(attributes.get("ref", ""))
+                self._others += 1
+            case _:
+                self._others += 1
         if (
             self._cells > MAX_CELLS
             or self._opened > MAX_CELLS
@@ -250,16 +221,10 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    spots = []
-    for end in reference.replace("$", "").split(":"):
-        if end:
-            letters = end.rstrip("0123456789")
-            row = int(end[len(letters) :] or MAX_ROWS)
-            spots.append((column_number(letters), row))
-    if not spots:
-        return 0
-    (left, top), (right, bottom) = spots[0], spots[-1]
-    return (abs(left - right) + 1) * (abs(top - bottom) + 1)
+    left, top, right, bottom = library().utils.range_boundaries(reference)
+    if bottom is None:  # whole columns
+        top, bottom = 1, MAX_ROWS
+    return int((abs(left - right) + 1) * (abs(top - bottom) + 1))
 
 
 def _whole(value: Any) -> Any:

@@ -7,12 +7,12 @@ import itertools
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import tomllib
 import weakref
 from collections import deque
 from importlib.util import find_spec
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.office.libraries import install_hint
-from agentgym.office.warehouse.dialects.macros import HIDDEN, MACROS
 from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError
 
@@ -34,12 +33,11 @@ WALL_SECONDS = 600.0
 MEMORY = "512MB"  # limit per DuckDB database, because many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
-_BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
-_KILLED = "the process that ran the statement was killed; run it again"
 # Signals that statements cannot cause. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
+_MACROS = tomllib.loads(Path(__file__).with_name("macros.toml").read_text(encoding="utf-8"))
 # These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
 _OPENING = (
@@ -84,8 +82,6 @@ class _Process:
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = select.poll()  # `Connection.poll` would create a poll object per call
-        self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 
     @property
@@ -100,7 +96,7 @@ class _Process:
             closed = [self.closed.popleft() for _ in range(len(self.closed))]
             try:
                 self._connection.send((closed, session, SECONDS, method, arguments))
-                if not self._answers.poll(1_000 * WALL_SECONDS):
+                if not self._connection.poll(WALL_SECONDS):
                     raise EOFError
                 kind, value, seconds = self._connection.recv()
             except (EOFError, OSError):
@@ -153,16 +149,12 @@ class DuckDBSession:
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self.process, self._number = _process(), next(_numbers)
         self.close = weakref.finalize(self, self.process.closed.append, self._number)
-        opening = [*_OPENING, *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])]
-        for macro, name in HIDDEN.items():
+        macros = (*_MACROS[dialect], *_MACROS["common"])
+        opening = [*_OPENING, *(f"CREATE MACRO lib.{macro}" for macro in macros)]
+        for macro, name in _MACROS["hidden"].items():
             error = f"CAST(error('there is no column or function {name}') AS VARCHAR)"
             opening.append(f"CREATE MACRO {macro}() AS {error}")
         self.request("open", _CONFIG, [*opening, "SET lock_configuration = true"])
-
-    @property
-    def usable(self) -> bool:
-        """Return whether the connection is open and was opened by this process."""
-        return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the session in the child process and return the result.
@@ -176,12 +168,14 @@ class DuckDBSession:
         if kind == "ok":
             return value
         if kind == "killed":
-            raise HostLimitError(f"limit exceeded: {_KILLED}")
+            raise HostLimitError(
+                "limit exceeded: the process that ran the statement was killed; run it again"
+            )
         problems = {
             "time": f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less",
             "memory": f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less",
             "full": f"limit exceeded: {value}",
-            "broken": _BROKEN,
+            "broken": "limit exceeded: the engine cannot run this statement; write it more simply",
         }
         raise ToolError(problems.get(kind) or f"invalid argument: {_explain(value)}")
 

@@ -22,9 +22,6 @@ from typing import Any
 # Address space in bytes that a request may add; several times DuckDB's memory limit.
 ADDRESS_SPACE = 2 << 30
 
-# Records per fetch; small, because a record may contain megabytes.
-_CHUNK = 256
-
 
 class _Full(Exception):
     """Raised if a table would become too large."""
@@ -47,11 +44,11 @@ class _Session:
 
     def read(
         self, opening: Sequence[str], sql: str, limit: int, most_characters: int
-    ) -> tuple[list[str], list[str], list[Any], int, bool]:
+    ) -> tuple[list[str], list[str], list[Any], int]:
         """Run a query after the `opening` statements.
 
-        Returns column names, column types, up to `limit` + 1 records, the total number of records,
-        and whether records were omitted because of `most_characters`.
+        Returns column names, column types, up to `limit` + 1 records with at most
+        `most_characters` as Python literals, and the total number of records.
         """
         self._run(opening)
         cursor = self._live.execute(sql)
@@ -69,20 +66,17 @@ class _Session:
                 parts.append(f"CAST({_quote(name)} AS {plain}) AS {_quote(name)}")
             cursor = self._live.execute(f"SELECT {', '.join(parts)} FROM ({sql})")
         records: list[Any] = []
-        characters, too_long = 0, False
-        while len(records) <= limit and not too_long:
-            chunk = cursor.fetchmany(min(_CHUNK, limit + 1 - len(records)))
-            if not chunk:
+        characters = 0
+        while len(records) <= limit:
+            record = cursor.fetchone()
+            if record is None:
+                return names, types, records, len(records)
+            characters += len(str(record))
+            if characters > most_characters:
                 break
-            for record in chunk:
-                characters += sum(map(_length, record))
-                if too_long := characters > most_characters:
-                    break
-                records.append(record)
-        total = len(records)
-        if total > limit or too_long:
-            total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
-        return names, types, records, total, too_long
+            records.append(record)
+        total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+        return names, types, records, total
 
     def write(
         self, opening: Sequence[str], statements: Sequence[str], target: tuple[str, str], room: int
@@ -116,27 +110,18 @@ class _Session:
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index",
             [schema, name],
         ).fetchall()
-        parts = [f"CAST({_quote(column[0])} AS VARCHAR)" for column in columns]
-        cursor = self._live.execute(
-            f"SELECT {', '.join(parts)} FROM {_quote(schema)}.{_quote(name)}"
-        )
-        values: list[list[str | None]] = [[] for _ in columns]
-        while chunk := cursor.fetchmany(10 * _CHUNK):
-            for k, items in enumerate(zip(*chunk, strict=True)):
-                values[k] += items
-        return columns, [json.dumps(each, ensure_ascii=False) for each in values], len(values[0])
+        parts = []
+        for column in columns:
+            text = f"CAST({_quote(column[0])} AS VARCHAR)"
+            parts.append(f"coalesce(json_group_array({text}), '[]')")
+        table = f"{_quote(schema)}.{_quote(name)}"
+        cursor = self._live.execute(f"SELECT {', '.join(parts)}, count(*) FROM {table}")
+        *data, rows = cursor.fetchall()[0]
+        return columns, data, rows
 
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(map(_length, value))
-    if isinstance(value, dict):
-        return sum(map(_length, value.values()))
-    return len(value) if isinstance(value, (str, bytes)) else 1
 
 
 def _answer(

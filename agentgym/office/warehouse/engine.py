@@ -6,31 +6,53 @@ lost if DuckDB is killed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from agentgym.office.warehouse.database import DuckDBSession, SessionLostError
-from agentgym.office.warehouse.tables import (
-    Column,
-    Schema,
-    Table,
-    TableName,
-    declare,
-    fields_of,
-    insertion,
-    path,
-    quote,
-    table_of,
-)
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
 # Maximum total size of the tables as JSON; such tables fit into DuckDB's memory on every host.
 MAX_CHARACTERS = 1 << 26
 
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
+TableName: TypeAlias = tuple[str, str]
+"""Schema and name of a table; the schema is the engine's, such as `ab_testing` or `SALES.PUBLIC`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Name, DuckDB type and declared properties of a column."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    default: str | None = None
+    comment: str = ""
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns and rows of a table; `data` contains a JSON array per column."""
+
+    columns: tuple[Column, ...]
+    data: tuple[str, ...] = ()
+    rows: int = 0
+    comment: str = ""
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Properties of a schema; `notes` is the location in BigQuery."""
+
+    comment: str = ""
+    created: str = ""
+    notes: str = ""
 
 
 @dataclass
@@ -60,26 +82,22 @@ class SQLEngine:
         now = created.isoformat()
         self.tables[name] = Table(tuple(columns), data, len(rows), created=now)
 
-    def table(self, name: TableName) -> Table:
-        """Return a table."""
-        return self.tables[name]
-
     def read(
         self,
         sql: str,
         tables: Sequence[TableName],
         now: datetime,
         limit: int,
-        most_characters: int = MAX_CHARACTERS,
+        most_characters: int = 8 * MAX_CHARACTERS,  # more than any table
     ) -> Rows:
         """Run a DuckDB query and return at most `limit` records, or raise ToolError."""
-        names, types, records, total, too_long = self._request(
+        names, types, records, total = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
         )
         columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
         plain_records = [list(record) for record in zip(*plain_columns, strict=True)]
-        return Rows(names, plain_records, total, too_long)
+        return Rows(names, plain_records, total)
 
     def write(
         self,
@@ -138,29 +156,22 @@ class SQLEngine:
         return lambda: vars(self).update(schemas=schemas, tables=tables)
 
     def __getstate__(self) -> dict[str, Any]:
-        listed = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
-        return {"image": json.dumps(listed, default=fields_of, ensure_ascii=False)}
+        return {"dialect": self.dialect, "schemas": self.schemas, "tables": self.tables}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.dialect, schemas, tables = json.loads(state["image"])
-        self.schemas = {name: Schema(*values) for name, values in schemas}
-        self.tables = {tuple(name): table_of(values) for name, values in tables}
+        vars(self).update(state)
         self.__post_init__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SQLEngine:
         return SQLEngine(self.dialect, dict(self.schemas), dict(self.tables))
 
-    def _open(self) -> DuckDBSession:
-        if self._live is None or not self._live.usable:
-            self._live, self._loaded = DuckDBSession(self.dialect), {}
-        return self._live
-
     def _request(self, tables: Sequence[TableName], method: str, *arguments: Any) -> Any:
         while True:
             try:
-                live = self._open()
-                self._ensure_loaded(live, tables)
-                return live.request(method, *arguments)
+                if self._live is None or not self._live.process.usable:
+                    self._live, self._loaded = DuckDBSession(self.dialect), {}
+                self._ensure_loaded(self._live, tables)
+                return self._live.request(method, *arguments)
             except SessionLostError:  # a statement from another engine ended the process
                 continue
 
@@ -205,5 +216,28 @@ def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) ->
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]
     if data and data[0] != "[]":
-        statements.append((insertion(name, columns), list(data)))
+        parts = []
+        for k, column in enumerate(columns, 1):
+            parts.append(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})")
+        statements.append((f"INSERT INTO {path(name)} SELECT {', '.join(parts)}", data))
     return statements
+
+
+def declare(column: Column) -> str:
+    """Return a DuckDB column declaration without keys, which warehouses do not enforce."""
+    words = [quote(column.name), column.type]
+    if not column.nullable:
+        words.append("NOT NULL")
+    if column.default:
+        words.append(f"DEFAULT {column.default}")
+    return " ".join(words)
+
+
+def quote(name: str) -> str:
+    """Quote a name for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def path(name: TableName) -> str:
+    """Return the qualified name of a table in DuckDB."""
+    return f"{quote(name[0])}.{quote(name[1])}"

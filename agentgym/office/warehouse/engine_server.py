@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
-from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.tables import TableName, path
+from agentgym.office.warehouse.engine import SQLEngine, TableName, path
 from agentgym.office.warehouse.values import Rows
 
 ALL_ROWS = 10_000_000  # a limit that no table reaches

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.office.store import Row
 from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine import Column, Schema, TableName
 from agentgym.office.warehouse.engine_server import EngineServer
-from agentgym.office.warehouse.tables import Column, Schema, TableName
 from agentgym.office.warehouse.values import fit, from_snowflake, snowflake_type, to_json
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -101,7 +101,7 @@ class Snowflake(EngineServer):
         rows = warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
         if rows is None:
             raise ToolError("invalid argument: this statement returns no rows; use write_query")
-        records, note = fit(rows)
+        records, note = fit(rows, MAX_ROWS)
         if note:
             return _block(records, note=note.strip())
         return _block(records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -26,15 +26,11 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 @dataclass(slots=True)
 class Rows:
-    """The result of a query: column names and records of JSON values.
-
-    `total` includes omitted records; `too_long` is true if the size limit caused omissions.
-    """
+    """The result of a query: column names, records of JSON values, and the number of all records."""
 
     names: list[str]
     records: list[list[Any]]
     total: int
-    too_long: bool = False
 
     def objects(self) -> list[Row]:
         """Return the records as dicts, with column names as keys."""
@@ -52,29 +48,24 @@ class ConversionResult:
     message: str = ""
 
 
-def fit(rows: Rows) -> tuple[list[Row], str]:
+def fit(rows: Rows, limit: int) -> tuple[list[Row], str]:
     """Return the records that fit into a result, and a note about omitted records."""
-    retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # including separators
-        retained = list(_first_rows(retained))
+    retained: list[Row] = []
+    size = 0
+    for row in rows.objects():
+        size += len(to_json(row).encode())
+        if size > MAX_BYTES:
+            break
+        retained.append(row)
     if len(retained) == rows.total:
         return retained, ""
-    why = "of the limit on their number"
-    if rows.too_long or len(retained) < len(rows.records):
-        why = f"a result holds at most {MAX_BYTES} bytes"
+    why = f"a result holds at most {MAX_BYTES} bytes"
+    if len(retained) == limit:
+        why = "of the limit on their number"
     return retained, (
         f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
         "LIMIT and OFFSET.\n"
     )
-
-
-def _first_rows(rows: Sequence[Row]) -> Iterator[Row]:
-    size = 0
-    for row in rows:
-        size += len(to_json(row).encode())
-        if size > MAX_BYTES:
-            return
-        yield row
 
 
 def pack_values(values: Sequence[Any]) -> str:
@@ -149,36 +140,11 @@ def _number(value: Any) -> Any:
     return format(value, "f").rstrip("0")
 
 
-_BIGQUERY = {
-    "BIGINT": "INT64",
-    "INTEGER": "INT64",
-    "HUGEINT": "INT64",
-    "SMALLINT": "INT64",
-    "TINYINT": "INT64",
-    "UBIGINT": "INT64",
-    "DOUBLE": "FLOAT64",
-    "FLOAT": "FLOAT64",
-    "VARCHAR": "STRING",
-    "BOOLEAN": "BOOL",
-    "DATE": "DATE",
-    "TIME": "TIME",
-    "TIMESTAMP": "DATETIME",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
-    "BLOB": "BYTES",
-    "JSON": "JSON",
-    "INTERVAL": "INTERVAL",
-    "UUID": "STRING",
-    '"NULL"': "INT64",
-}
 _FROM_BIGQUERY = {
     "INT64": "BIGINT",
-    "INTEGER": "BIGINT",
-    "INT": "BIGINT",
     "FLOAT64": "DOUBLE",
-    "FLOAT": "DOUBLE",
     "STRING": "VARCHAR",
     "BOOL": "BOOLEAN",
-    "BOOLEAN": "BOOLEAN",
     "DATE": "DATE",
     "TIME": "TIME",
     "DATETIME": "TIMESTAMP",
@@ -208,36 +174,16 @@ _SNOWFLAKE = {
 }
 _FROM_SNOWFLAKE = {
     "NUMBER": "DECIMAL(38,0)",
-    "INT": "BIGINT",
     "INTEGER": "BIGINT",
-    "BIGINT": "BIGINT",
     "FLOAT": "DOUBLE",
-    "DOUBLE": "DOUBLE",
     "VARCHAR": "VARCHAR",
-    "STRING": "VARCHAR",
-    "TEXT": "VARCHAR",
     "BOOLEAN": "BOOLEAN",
     "DATE": "DATE",
     "TIME": "TIME",
     "TIMESTAMP_NTZ": "TIMESTAMP",
-    "TIMESTAMP": "TIMESTAMP",
     "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE",
     "BINARY": "BLOB",
 }
-
-
-def bigquery_type(duck: str) -> str:
-    """Return the BigQuery type for a DuckDB type."""
-    if duck.endswith("[]"):
-        return f"ARRAY<{bigquery_type(duck[:-2])}>"
-    if duck.startswith("STRUCT("):
-        from sqlglot import exp  # noqa: PLC0415 - it takes 0.3 s to load
-
-        return str(exp.DataType.build(duck, dialect="duckdb").sql("bigquery"))
-    if duck.startswith("DECIMAL"):
-        return "BIGNUMERIC" if int(re.findall(r"\d+", duck)[1]) > 9 else "NUMERIC"
-    return _BIGQUERY.get(duck, duck)
 
 
 def from_bigquery(name: str) -> str:
@@ -264,7 +210,7 @@ def snowflake_bare(duck_name: str) -> str:
 def from_snowflake(name: str) -> str:
     """Return the DuckDB type for a Snowflake type, or raise `ValueError`."""
     base, bracket, rest = name.upper().partition("(")
-    if base in ("NUMBER", "DECIMAL", "NUMERIC") and bracket:
+    if base == "NUMBER" and bracket:
         return f"DECIMAL({rest}"
     check_choice("type", base, list(_FROM_SNOWFLAKE))
     return _FROM_SNOWFLAKE[base]

@@ -113,7 +113,7 @@ def _catalog(engine: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for name, schema in engine.schemas.items():
         yield "schemas", name, {"comment": schema.comment, "notes": schema.notes}
     for name in list(engine.tables):
-        table = engine.table(name)
+        table = engine.tables[name]
         yield (
             "tables",
             name,

@@ -143,7 +143,10 @@ in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 def in_stock(area: str, text: str) -> Callable[[Any], Any]:
     def edit(world: Any) -> None:
-        book = world.office.get(GoogleSheet).spreadsheet("Material Inventory Management")
+        titles = world.office.get(GoogleSheet).titles()
+        book = next(
+            each for each, name in titles.items() if name == "Material Inventory Management"
+        )
         enter(world, book, "Material_Inventory", area, [[text]])
 
     return edit
@@ -162,7 +165,8 @@ def in_shop(sku: str, **fields: Any) -> Callable[[Any], Any]:
 def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     def edit(world: Any) -> None:
         in_csv("nhl_b2b_analysis.csv", lambda rows: [*rows[:row], cells, *rows[row + 1 :]])(world)
-        book = world.office.get(GoogleSheet).spreadsheet("nhl_b2b_analysis")
+        titles = world.office.get(GoogleSheet).titles()
+        book = next(each for each, name in titles.items() if name == "nhl_b2b_analysis")
         enter(world, book, "Sheet1", f"A{row + 1}:F{row + 1}", [cells])
 
     return edit

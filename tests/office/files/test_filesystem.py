@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.files.patterns import Patterns
+from agentgym.office.files.filesystem import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.text.tools import ToolError, tools_of
 

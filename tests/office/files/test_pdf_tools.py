@@ -21,7 +21,7 @@ pypdf: Any = pytest.importorskip("pypdf")
 
 INVOICE = [
     [
-        Text("ACME & Co <Ltd>", 18, bold=True, align="center"),
+        Text("ACME & Co <Ltd>", 18, bold=True),
         "Invoice INV-7",
         Box("PAID"),
         PdfTable([["Item", "Price"], ["Desk", "$99.50"]]),

@@ -289,6 +289,6 @@ def test_writes_agree_with_a_dict_of_cells() -> None:
         if value is not None:
             model[row, column] = value
     held = {}
-    for row, values in enumerate(server.values(made), 1):
+    for row, values in enumerate(server.values(made, "S"), 1):
         held |= {(row, column): v for column, v in enumerate(values, 1) if v is not None}
     assert held == {spot: value for spot, value in model.items() if value != ""}

@@ -53,22 +53,22 @@ def test_results_are_kept_until_something_changes_and_follow_undone_changes() ->
     server = GoogleSheet()
     tools, made = tools_of(server), book(server, [[1, "=A1+1"]])
     where = {"spreadsheet_id": made, "sheet": "T"}
-    assert server.values(made) == [[1, 2]]
+    assert server.values(made, "T") == [[1, 2]]
     with pytest.raises(ToolError):
         tools["batch_update_cells"]({**where, "ranges": {"A1": [[5]], "bad": [[1]]}})
-    assert server.values(made) == [[1, 2]]
+    assert server.values(made, "T") == [[1, 2]]
 
     def write_and_fail() -> None:
         with server.transaction():
             server.update_cells(made, "T", "A1", [[7]])
-            assert server.values(made) == [[7, 8]]
+            assert server.values(made, "T") == [[7, 8]]
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
-    assert server.values(made) == [[1, 2]]
+    assert server.values(made, "T") == [[1, 2]]
     server.update_cells(made, "T", "A1", [[6]])
-    assert server.values(made) == [[6, 7]]
+    assert server.values(made, "T") == [[6, 7]]
 
 
 # Each formula would take a long time without a limit on work.

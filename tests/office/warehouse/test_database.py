@@ -174,7 +174,7 @@ def test_tables_beyond_the_limit_are_refused_and_tables_at_it_are_kept(
         ) as caught:
             account.run(statement)
         assert not isinstance(caught.value, HostLimitError)
-    assert copy.deepcopy(account).server.engine.table(("ds", "big")).rows == 6_000
+    assert copy.deepcopy(account).server.engine.tables["ds", "big"].rows == 6_000
     account.run("DELETE FROM ds.big WHERE TRUE")
     account.run(f"CREATE TABLE ds.more AS SELECT REPEAT('y', 600) AS s FROM {rows} AS x")
 

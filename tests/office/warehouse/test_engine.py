@@ -17,13 +17,9 @@ import pytest
 from agentgym.envs.loca.results import data_rows, query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.store import Store
+from agentgym.office.warehouse.dialects.bigquery import bigquery_type
 from agentgym.office.warehouse.snowflake import Snowflake
-from agentgym.office.warehouse.values import (
-    bigquery_type,
-    from_bigquery,
-    from_snowflake,
-    snowflake_type,
-)
+from agentgym.office.warehouse.values import from_bigquery, from_snowflake, snowflake_type
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import calls_of
 from tests.office.warehouse.test_snowflake import shown
@@ -183,7 +179,7 @@ def test_values_come_back_as_they_were_put_in(kind: str) -> None:
     server.bigquery.bigquery_run_query("INSERT INTO ds.t (v) SELECT v FROM ds.t")
     copied = pickle.loads(pickle.dumps(server))
     assert [row["v"] for row in copied.bigquery.rows("ds", "t")] == [*shown, *shown]
-    assert copied.engine.table(("ds", "t")).rows == 2 * len(shown)
+    assert copied.engine.tables["ds", "t"].rows == 2 * len(shown)
 
 
 def test_many_records_are_loaded_in_bulk() -> None:

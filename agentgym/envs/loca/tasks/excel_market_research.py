@@ -32,7 +32,7 @@ from agentgym.envs.loca.records import Grid, Record, Rows
 from agentgym.envs.loca.results import cell_rows, read_metadata
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
-from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.office.spreadsheet.excel_sheets import spot_name
 from agentgym.office.spreadsheet.workbooks import write_workbook
 
 DATA = "Market_Data.xlsx"

@@ -25,7 +25,7 @@ from agentgym.envs.loca.published.states import PublishedConfig, load_workspace,
 from agentgym.envs.loca.records import Fields, Grid, Record, Rows
 from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.office.spreadsheet.excel_sheets import spot_name
 
 SOURCE = "NHL Regular 2024-2025"
 SHEET = "nhl-202425-asplayed_schedule"
@@ -177,8 +177,9 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             if book != result:
                 yield f"the spreadsheet {titles[book]!r} should not be there"
         if result:
-            yield from _sheet_failures(self.sheets.values(result), self.truth["rows"])
-            for name in self.sheets.sheet_titles(result)[1:]:
+            first, *others = self.sheets.sheet_titles(result)
+            yield from _sheet_failures(self.sheets.values(result, first), self.truth["rows"])
+            for name in others:
                 if self.sheets.values(result, name):
                     yield f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
         else:

@@ -38,7 +38,7 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_invoice
 from agentgym.office.email.messages import Mail
 from agentgym.office.warehouse.snowflake import Snowflake
-from agentgym.office.warehouse.tables import Table, TableName
+from agentgym.office.warehouse.engine import Table, TableName
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
@@ -245,7 +245,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         if key_of(table) not in engine.tables:
             yield f"there is no table {table}"
             return
-        actual_table = engine.table(key_of(table))
+        actual_table = engine.tables[key_of(table)]
         if form_of(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(form_of(actual_table))}"
             return

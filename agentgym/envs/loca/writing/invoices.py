@@ -14,8 +14,7 @@ from agentgym.envs.loca.draws import load_texts, pick, whole
 from agentgym.envs.loca.published.invoices import find_facts, read_layout
 from agentgym.envs.loca.records import Fields, Record
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
-from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
-from agentgym.office.files.pdfs import write_pdf
+from agentgym.office.files.pdfs import Block, Box, PdfTable, Text, write_pdf
 
 _FACTS = {
     "id": re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)"),

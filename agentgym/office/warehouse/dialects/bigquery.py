@@ -12,12 +12,14 @@ from typing_extensions import override
 
 from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
-from agentgym.office.warehouse.dialects.trees import default_name, only_comment
-from agentgym.office.warehouse.engine import SQLEngine
+from agentgym.office.warehouse.dialects.trees import default_name
+from agentgym.office.warehouse.engine import SQLEngine, Table, TableName
 from agentgym.office.warehouse.statements import action_of, run
-from agentgym.office.warehouse.tables import Table, TableName
-from agentgym.office.warehouse.values import ConversionResult, View, bigquery_type
+from agentgym.office.warehouse.values import ConversionResult, View
 from agentgym.text.tools import ToolError, echo
+
+# DuckDB's integer types that BigQuery lacks, and its type of NULL.
+_INTEGERS = ("HUGEINT", "UBIGINT", '"NULL"')
 
 
 class GoogleSQL(Warehouse):
@@ -56,51 +58,24 @@ class GoogleSQL(Warehouse):
             raise ToolError(
                 f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
             )
-        self.check_schema(table.db)
+        if table.db not in self.engine.schemas:
+            raise ToolError(f"not found: there is no dataset {table.db}")
         if table.name.endswith("*"):
             raise ToolError(
                 "not supported: wildcard tables; name each table and join them with UNION ALL"
             )
         return table.db, table.name
 
-    def check_dataset(self, name: str) -> str:
-        """Return a dataset name, or raise `ToolError` if it is invalid."""
-        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
-            raise ToolError(
-                f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(name)}"
-            )
-        return name
-
     @override
     def default_column_name(self, item: exp.Expression, number: int) -> str:
         return f"f{number}_"
 
     @override
-    def parse_command(self, text: str) -> exp.Expression | None:
-        match = re.fullmatch(
-            r"(ALTER\s++TABLE\s++(?:IF\s++EXISTS\s++)?(?:`[^`]*+`|[^\s`])++)\s++ALTER\s++COLUMN\s++"
-            r"(?:IF\s++EXISTS\s++)?`?(\w++)`?\s++SET\s++OPTIONS\s*+(\(.*\))",
-            text,
-            re.DOTALL | re.IGNORECASE,
-        )
-        if not match:
-            return None
-        tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
-        properties = tree.find(exp.Properties)
-        if properties is None:
-            return None
-        comment = exp.Literal.string(only_comment(properties))
-        column = exp.AlterColumn(this=exp.to_identifier(match[2]), comment=comment)
-        tree.set("actions", [column])
-        return tree
-
-    @override
     def information_schema(self, table: exp.Table) -> View | None:
         if table.name == "__TABLES__":
             records = []
-            for name, found in self.engine.tables.items():
-                if name[0] == self.resolve_table(table)[0]:
-                    records.append((self.project, *name, found.rows))
+            for name, found in self._named(self.resolve_table(table)[0]):
+                records.append((self.project, *name, found.rows))
             return ("project_id", "dataset_id", "table_id", "row_count"), records
         head, dot, view = table.name.upper().partition(".")
         if head != "INFORMATION_SCHEMA" or not dot:
@@ -126,47 +101,39 @@ class GoogleSQL(Warehouse):
                 yield name, table
 
     def _tables(self, within: str | None) -> View:
-        return (
-            "table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time",
-        ), [
-            (self.project, *name, "BASE TABLE", "YES", table.created)
-            for name, table in self._named(within)
-        ]  # fmt: skip
+        names = "table_catalog table_schema table_name table_type is_insertable_into creation_time"
+        records = []
+        for name, table in self._named(within):
+            records.append((self.project, *name, "BASE TABLE", "YES", table.created))
+        return names.split(), records
 
     def _columns(self, within: str | None) -> View:
         names = (
-            "ordinal_position", "table_catalog", "table_schema", "table_name", "column_name", "field_path", "is_nullable",
-            "data_type", "column_default", "description",
-        )  # fmt: skip
+            "ordinal_position table_catalog table_schema table_name column_name field_path "
+            "is_nullable data_type column_default description"
+        )
         records = []
         for table_name, table in self._named(within):
             for k, c in enumerate(table.columns, 1):
                 nullable, kind = "YES" if c.nullable else "NO", bigquery_type(c.type)
                 details = (c.name, c.name, nullable, kind, default_name(c), c.comment or None)
                 records.append((k, self.project, *table_name, *details))
-        return names, records
+        return names.split(), records
 
     def _schemata(self, within: str | None) -> View:
-        return ("catalog_name", "schema_name", "creation_time", "location"), [
-            (self.project, name, schema.created, schema.notes or "US")
-            for name, schema in sorted(self.engine.schemas.items())
-        ]
+        records = []
+        for name, schema in sorted(self.engine.schemas.items()):
+            records.append((self.project, name, schema.created, schema.notes or "US"))
+        return "catalog_name schema_name creation_time location".split(), records
 
     def _options(self, within: str | None) -> View:
-        names = (
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "option_name",
-            "option_type",
-            "option_value",
-        )
+        names = "table_catalog table_schema table_name option_name option_type option_value"
         records = []
         for name, table in self._named(within):
             if table.comment:
                 comment = json.dumps(table.comment, ensure_ascii=False)
                 records.append((self.project, *name, "description", "STRING", comment))
-        return names, records
+        return names.split(), records
 
     @override
     def transpile(self, tree: exp.Expression) -> None:
@@ -175,3 +142,14 @@ class GoogleSQL(Warehouse):
                 f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"
             )
         super().transpile(tree)
+
+
+def bigquery_type(duck: str) -> str:
+    """Return the BigQuery type for a DuckDB type."""
+    if duck in _INTEGERS:
+        return "INT64"
+    if duck.endswith("[]"):
+        return f"ARRAY<{bigquery_type(duck[:-2])}>"
+    if duck.startswith("DECIMAL"):
+        return "BIGNUMERIC" if int(re.findall(r"\d+", duck)[1]) > 9 else "NUMERIC"
+    return str(exp.DataType.build(duck, dialect="duckdb").sql("bigquery"))

@@ -57,13 +57,6 @@ def _type(node: Node) -> Node:
     return node
 
 
-def _without_limit(node: Node) -> Node:
-    limit = node.find(exp.Limit)
-    if limit is not None and limit.find_ancestor(exp.AggFunc) is node:
-        raise ToolError("not supported: LIMIT within an aggregate; use LIMIT in a subquery")
-    return node
-
-
 def _pivot(node: Node) -> Node:
     if not node.args.get("unpivot"):
         raise ToolError("not supported: PIVOT; use an aggregate with IF for each column")
@@ -204,8 +197,6 @@ REWRITES: dict[type, Rewrite] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.DataType: _type,
-    exp.ArrayAgg: _without_limit,
-    exp.GroupConcat: _without_limit,
     # DuckDB supports IGNORE NULLS only in window functions.
     exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
     exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the positions", "offset"),
@@ -215,6 +206,5 @@ REWRITES: dict[type, Rewrite] = {
         this="printf", expressions=[node.this, *node.expressions]
     ),
     exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
-    exp.SessionUser: refuse("SESSION_USER"),
     exp.Insert: _insert_row,
 }

@@ -15,9 +15,8 @@ from typing_extensions import override
 from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
-from agentgym.office.warehouse.engine import SQLEngine
+from agentgym.office.warehouse.engine import SQLEngine, Table, TableName
 from agentgym.office.warehouse.statements import run
-from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import (
     ConversionResult,
     Rows,
@@ -90,21 +89,15 @@ class SnowSQL(Warehouse):
 
     @override
     def parse_command(self, text: str) -> exp.Expression | None:
-        head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
-        match = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
-        if match:
-            return self.parse(f"{match[1]} ALTER COLUMN {match[2]} COMMENT ''")
-        item = r"(?:COLUMN\s+)?(\"[^\"]+\"|\w+)\s+COMMENT\s+('(?:[^']|'')*')"
-        match = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
+        head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+(?:COLUMN\s+)?"
+        comment = r"(\"[^\"]+\"|\w+)\s+COMMENT\s+('(?:[^']|'')*')"
+        match = re.fullmatch(head + comment, text, re.S | re.I)
         if not match:
             return None
-        trees = [
-            self.parse(f"{match[1]} ALTER COLUMN {name} COMMENT {comment}")
-            for name, comment in re.findall(item, match[2], re.I)
-        ]
-        for tree in trees[1:]:
-            trees[0].args["actions"].extend(tree.args["actions"])
-        return trees[0]
+        rewritten = f"{match[1]} ALTER COLUMN {match[2]} COMMENT {match[3]}"
+        if rewritten == text:  # SQLGlot cannot parse this form either
+            return None
+        return self.parse(rewritten)
 
     @override
     def information_schema(self, table: exp.Table) -> View | None:
@@ -133,7 +126,7 @@ class SnowSQL(Warehouse):
             kind, nullable = snowflake_type(c.type), "NY"[c.nullable]
             default, key = default_name(c), "NY"[c.key]
             records.append([c.name, kind, "COLUMN", nullable, default, key, c.comment])
-        names = ["name", "type", "kind", "null?", "default", "primary key", "comment"]
+        names = "name,type,kind,null?,default,primary key,comment".split(",")
         return Rows(names, records, len(records))
 
     def _schema(self, database: str, schema: str) -> str:
@@ -157,36 +150,37 @@ class SnowSQL(Warehouse):
                 yield (catalog, schema, name), table
 
     def _tables(self, database: str) -> View:
-        return (
-            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT",
-        ), [
-            (*names, "BASE TABLE", table.rows, table.created, table.comment or None)
-            for names, table in self._named(database)
-        ]  # fmt: skip
+        titles = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ROW_COUNT CREATED COMMENT"
+        records = []
+        for names, table in self._named(database):
+            details = ("BASE TABLE", table.rows, table.created, table.comment or None)
+            records.append((*names, *details))
+        return titles.split(), records
 
     def _columns(self, database: str) -> View:
         titles = (
-            "ORDINAL_POSITION", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "COLUMN_DEFAULT", "IS_NULLABLE",
-            "DATA_TYPE", "COMMENT",
-        )  # fmt: skip
+            "ORDINAL_POSITION TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME COLUMN_DEFAULT "
+            "IS_NULLABLE DATA_TYPE COMMENT"
+        )
         records = []
         for names, table in self._named(database):
             for k, c in enumerate(table.columns, 1):
                 nullable, kind = "YES" if c.nullable else "NO", snowflake_bare(c.type)
                 details = (c.name, default_name(c), nullable, kind, c.comment or None)
                 records.append((k, *names, *details))
-        return titles, records
+        return titles.split(), records
 
     def _schemata(self, database: str) -> View:
-        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), [
-            (database, name.split(".", 1)[1], schema.created, schema.comment or None)
-            for name, schema in sorted(self.engine.schemas.items())
-            if name.startswith(f"{database}.")
-        ]
+        records = []
+        for name, schema in sorted(self.engine.schemas.items()):
+            if name.startswith(f"{database}."):
+                place = name.split(".", 1)[1]
+                records.append((database, place, schema.created, schema.comment or None))
+        return "CATALOG_NAME SCHEMA_NAME CREATED COMMENT".split(), records
 
     def _databases(self, database: str) -> View:
-        return ("DATABASE_NAME", "CREATED", "COMMENT"), [
-            (name, schema.created, schema.comment or None)
-            for name, schema in sorted(self.engine.schemas.items())
-            if "." not in name
-        ]
+        records = []
+        for name, schema in sorted(self.engine.schemas.items()):
+            if "." not in name:
+                records.append((name, schema.created, schema.comment or None))
+        return "DATABASE_NAME CREATED COMMENT".split(), records

@@ -166,11 +166,4 @@ REWRITES: dict[type, Rewrite] = {
         (exp.CurrentTime, exp.Localtime), _now(f"CAST(timezone('UTC', {NOW}) AS TIME)")
     ),
     exp.Systimestamp: _now(NOW),
-    **dict.fromkeys(
-        (
-            *(exp.CurrentTimezone, exp.CurrentAccount, exp.CurrentRegion, exp.CurrentVersion),
-            *(exp.CurrentUser, exp.CurrentRole, exp.CurrentWarehouse),
-        ),
-        refuse("functions that return account or session details"),
-    ),
 }

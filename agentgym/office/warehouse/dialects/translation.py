@@ -19,14 +19,12 @@ from sqlglot import exp
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 from agentgym.office.warehouse.dialects.trees import (
     Rewrite,
-    check_length,
     comment_in,
     is_cte,
     set_name,
     swap,
 )
-from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.tables import Column, TableName
+from agentgym.office.warehouse.engine import Column, SQLEngine, TableName
 from agentgym.office.warehouse.values import Rows, View
 from agentgym.text.tools import ToolError, echo
 
@@ -35,6 +33,8 @@ logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 # Errors that SQLGlot raises for some invalid SQL.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+MAX_CHARS = 100_000  # maximum characters per statement
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
 
@@ -78,9 +78,9 @@ class Warehouse(ABC):
             "INFORMATION_SCHEMA"
         )
 
-    @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
         """Parse a statement that SQLGlot cannot parse; return None for other statements."""
+        return None
 
     def reads(self, tree: exp.Expression) -> bool:
         """Return whether a statement only reads data: a query, SHOW or DESCRIBE."""
@@ -93,7 +93,10 @@ class Warehouse(ABC):
     def kind(self, tree: exp.Expression) -> str:
         """Return the kind of statement, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
-            return str(tree.this).upper()
+            first, *rest = f"{tree.this} {tree.args.get('expression') or ''}".upper().split()
+            if rest and first in ("CREATE", "ALTER", "DROP"):
+                return f"{first} {rest[0]}"
+            return first
         kind = tree.args.get("kind")
         if not kind or kind is True:  # for COPY, SQLGlot sets `kind` to True
             return tree.key.upper()
@@ -116,8 +119,13 @@ class Warehouse(ABC):
     def parse(self, sql: str) -> exp.Expression:
         """Parse exactly one statement."""
         text = sql.strip().rstrip(";")
+        if len(sql) > MAX_CHARS:
+            raise ToolError(
+                f"invalid argument: a statement may have at most {MAX_CHARS} characters, got "
+                f"{len(sql)}: {echo(sql)}"
+            )
         try:
-            parsed = parse_sql(check_length(sql), self.dialect)
+            parsed = parse_sql(sql, self.dialect)
         except sqlglot.errors.SqlglotError as error:
             other = self.parse_command(text)
             if other is not None:
@@ -129,13 +137,10 @@ class Warehouse(ABC):
             raise ToolError(
                 f"invalid argument: syntax error: {what} at [{problem['line']}:{problem['col']}]"
             ) from None
-        except RecursionError:
+        except (RecursionError, *_PARSER_ERRORS):
             raise ToolError(
-                "invalid argument: syntax error: the statement is nested too deeply or too long"
-            ) from None
-        except _PARSER_ERRORS:
-            raise ToolError(
-                "invalid argument: syntax error: the statement cannot be parsed"
+                "invalid argument: syntax error: the statement is invalid, nested too deeply or "
+                "too long"
             ) from None
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
@@ -161,7 +166,7 @@ class Warehouse(ABC):
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName]]:
         """Return DuckDB SQL and the tables that it uses; the tree is modified."""
         needed = self.prepare(tree)
-        return self.to_duckdb(tree, copy=False), needed
+        return self.to_duckdb(tree), needed
 
     def prepare(self, tree: exp.Expression) -> list[TableName]:
         """Check and rewrite a syntax tree in place; return the tables in it."""
@@ -171,11 +176,11 @@ class Warehouse(ABC):
         self.transpile(tree)
         return needed
 
-    def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Convert a rewritten tree to DuckDB SQL; without `copy`, the tree may change."""
-        options: dict[str, Any] = {"copy": copy, "comments": False}
+    def to_duckdb(self, tree: exp.Expression) -> str:
+        """Convert a rewritten tree to DuckDB SQL; the tree may change."""
+        level = sqlglot.ErrorLevel.RAISE
         try:
-            return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
+            return tree.sql("duckdb", unsupported_level=level, comments=False, copy=False)
         except sqlglot.errors.UnsupportedError as error:
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
@@ -236,44 +241,34 @@ class Warehouse(ABC):
                 column.set("catalog", None)
         return list(needed)
 
-    def check_schema(self, name: str) -> None:
-        """Raise `ToolError` if a schema does not exist."""
-        if name not in self.engine.schemas:
-            kind = "dataset" if self.dialect == "bigquery" else "schema"
-            raise ToolError(f"not found: there is no {kind} {name}")
-
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
         """Convert a column definition to a `Column`."""
         column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return column
-        kind = exp.Paren(this=item.kind.copy())
-        self.transpile(kind)
-        column = replace(column, type=self.to_duckdb(kind.this))
+        holder = exp.Paren(this=item.kind.copy())
+        self.transpile(holder)
+        facts: dict[str, Any] = {"type": self.to_duckdb(holder.this)}
         for constraint in item.constraints:
-            column = self._with_constraint(column, constraint.kind)
-        return column
+            kind: Any = constraint.kind
+            if isinstance(kind, exp.NotNullColumnConstraint):
+                facts["nullable"] = bool(kind.args.get("allow_null"))
+            elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                facts |= {"key": True, "nullable": False}
+            elif isinstance(kind, exp.DefaultColumnConstraint):
+                facts["default"] = self._default_value(kind.this)
+            elif isinstance(kind, exp.CommentColumnConstraint):
+                facts["comment"] = kind.this.name
+            elif isinstance(kind, exp.Properties):
+                facts["comment"] = comment_in(kind)
+            elif isinstance(kind, _GENERATED):
+                raise ToolError(
+                    f"invalid argument: column {column.name}: generated values are not supported; "
+                    "insert the values"
+                )
+        return replace(column, **facts)
 
-    def _with_constraint(self, column: Column, kind: Any) -> Column:
-        if isinstance(kind, exp.NotNullColumnConstraint):
-            return replace(column, nullable=bool(kind.args.get("allow_null")))
-        if isinstance(kind, exp.PrimaryKeyColumnConstraint):
-            return replace(column, key=True, nullable=False)
-        if isinstance(kind, exp.DefaultColumnConstraint):
-            return replace(column, default=self.default_value(kind.this))
-        if isinstance(kind, exp.CommentColumnConstraint):
-            return replace(column, comment=kind.this.name)
-        if isinstance(kind, _GENERATED):
-            raise ToolError(
-                f"invalid argument: column {column.name}: generated values are not supported; "
-                "insert the values"
-            )
-        if isinstance(kind, exp.Properties):
-            return replace(column, comment=comment_in(kind))
-        return column
-
-    def default_value(self, item: exp.Expression) -> str:
-        """Convert a default value to DuckDB SQL; raise `ToolError` for a query."""
+    def _default_value(self, item: exp.Expression) -> str:
         holder = exp.Paren(this=item.copy())
         self.check(holder)
         if holder.find(exp.Table, exp.Query):

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import sqlglot
 from sqlglot import exp
 
-from agentgym.office.warehouse.tables import Column, TableName
-from agentgym.text.tools import ToolError, echo
+from agentgym.office.warehouse.engine import Column, TableName
+from agentgym.text.tools import ToolError
 
 # Nodes are untyped, because SQLGlot's classes declare few attributes.
 Node: TypeAlias = Any
@@ -75,18 +75,6 @@ def only_comment(properties: exp.Properties) -> str:
                 f"not supported: {item.sql()[:60]}; only a comment (or description) can be set"
             )
     return comment_in(properties)
-
-
-def check_length(sql: str) -> str:
-    """Return a statement; raise `ToolError` if it is empty or too long."""
-    if not sql.strip():
-        raise ToolError("invalid argument: the statement is empty")
-    if len(sql) > 100_000:
-        raise ToolError(
-            f"invalid argument: a statement may have at most 100000 characters, got {len(sql)}: "
-            f"{echo(sql)}"
-        )
-    return sql
 
 
 NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time

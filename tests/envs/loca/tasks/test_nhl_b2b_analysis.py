@@ -25,9 +25,8 @@ rewrite = functools.partial(in_csv, FILE)
 
 
 def book(world: Any, title: str = RESULT) -> str:
-    found = world.office.get(GoogleSheet).spreadsheet(title)
-    assert found
-    return str(found)
+    titles = world.office.get(GoogleSheet).titles()
+    return next(book for book, name in titles.items() if name == title)
 
 
 def entered(area: str, data: Rows, title: str = RESULT, sheet: str = "Sheet1") -> Change:
@@ -39,7 +38,7 @@ def swap(rows: Rows) -> Rows:
 
 
 def again_in_a_new_book(world: Any) -> None:
-    table = world.office.get(GoogleSheet).values(book(world))
+    table = world.office.get(GoogleSheet).values(book(world), "Sheet1")
     enter(world, book(world), "Sheet1", "A1", table[:1] + table[:0:-1])
 
 

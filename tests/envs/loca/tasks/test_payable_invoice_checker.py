@@ -60,7 +60,7 @@ def in_columns(**changes: Any) -> Callable[[Any], None]:
     def apply(world: Any) -> None:
         engine = world.office.get(Snowflake).engine
         name = key_of(INVOICES)
-        table = engine.table(name)
+        table = engine.tables[name]
         columns = [table.columns[0], replace(table.columns[1], **changes), *table.columns[2:]]
         engine.tables[name] = replace(table, columns=tuple(columns))
 
