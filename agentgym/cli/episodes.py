@@ -26,9 +26,6 @@ from agentgym.cli.common import (
     Window,
     WorldId,
     check_window,
-    complete,
-    complete_context,
-    complete_oracles,
     console,
     endpoint_options,
     exit_on_user_error,
@@ -38,9 +35,7 @@ from agentgym.cli.common import (
     parse_world_options,
     progress_bar,
     resume_hint,
-    short_id,
 )
-from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
@@ -48,11 +43,8 @@ from agentgym.training.rollout.trajectory import OUTCOMES, Outcome
 
 Oracles = Annotated[
     str,
-    typer.Option(
-        help="Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
-        "C (communication); P_, S_ and C_ are placebos.",
-        autocompletion=complete_oracles,
-    ),
+    "Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
+    "C (communication); P_, S_ and C_ are placebos.",
 ]
 _TAKEN = ("oracles", "labels", "context", "window", "render_mode")
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
@@ -76,12 +68,7 @@ def list_worlds(
     searched = everything if parts or show_all else worlds()
     entries = [entry for entry in searched if all(part in entry.id.lower() for part in parts)]
     if not entries:
-        names: set[str] = set()
-        for entry in everything:
-            names.update(part.removesuffix("World") for part in short_id(entry.id).split("-"))
-        near = (suggest(word, sorted(names)) for word in words or ())
-        remedy = next(filter(None, near), "agentgym list --all shows all")
-        fail(f"error: no id contains {' and '.join(parts)}; {remedy}")
+        fail(f"error: no id contains {' and '.join(parts)}; agentgym list --all shows all")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
@@ -93,27 +80,14 @@ def list_worlds(
 
 
 Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")]
-ContextName = Annotated[
-    str,
-    typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
-]
-NumEnvs = Annotated[int, typer.Option(help="Maximum concurrent episodes.")]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        help=f"Engine: {', '.join(ENGINES)}.",
-        autocompletion=complete(lambda: ENGINES),
-    ),
-]
-StepTimeout = Annotated[
-    float | None,
-    typer.Option(help="Step timeout in seconds, for engines other than lockstep."),
-]
+ContextName = Annotated[str, f"Context strategies: {CONTEXT_HELP}."]
+NumEnvs = Annotated[int, "Maximum concurrent episodes."]
+EngineName = Annotated[str, f"Engine: {', '.join(ENGINES)}."]
+StepTimeout = Annotated[float | None, "Step timeout in seconds, for engines other than lockstep."]
 LogFile = Annotated[
-    Path | None,
-    typer.Option(help="Append trajectories to this JSONL file; its episodes are not replayed."),
+    Path | None, "Append trajectories to this JSONL file; its episodes are not replayed."
 ]
-ShowChats = Annotated[bool, typer.Option(help="Print the last chat of each episode.")]
+ShowChats = Annotated[bool, "Print the last chat of each episode."]
 
 
 def rollout(

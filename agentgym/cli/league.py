@@ -17,7 +17,6 @@ from agentgym.cli.common import (
     PolicyNames,
     Temperature,
     Template,
-    complete_world,
     endpoint_options,
     exit_on_user_error,
     model_options,
@@ -30,11 +29,9 @@ from agentgym.cli.common import (
 from agentgym.training.evaluation.leagues import League, league_tables, play_league
 from agentgym.training.rollout import PolicyConfig
 
-World = Annotated[
-    str, typer.Option(help="A team whose agents compete.", autocompletion=complete_world)
-]
-Episodes = Annotated[int, typer.Option(help="Instances, on which all line-ups play.")]
-Out = Annotated[Path, typer.Option(help="Folder for trajectories and settings.")]
+World = Annotated[str, "A team whose agents compete."]
+Episodes = Annotated[int, "Instances, on which all line-ups play."]
+Out = Annotated[Path, "Folder for trajectories and settings."]
 
 
 def league(

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.common import (
-    Options,
-    complete_world,
-    exit_on_user_error,
-    parse_options,
-    parse_sizes,
-)
+from agentgym.cli.common import Options, exit_on_user_error, parse_options, parse_sizes
 from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ Targets = Annotated[
     typer.Argument(
         metavar="TARGET...",
         help="A world, or office servers joined by +, such as canvas+email; with --openenv one or more worlds.",
-        autocompletion=complete_world,
     ),
 ]
 OpenEnv = Annotated[
@@ -49,9 +42,7 @@ OpenEnv = Annotated[
     ),
 ]
 Stdio = Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")]
-HttpAddress = Annotated[
-    str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
-]
+HttpAddress = Annotated[str, "Serve on an address of this host, such as 127.0.0.1:8000."]
 EpisodeCount = Annotated[
     int,
     typer.Option(
@@ -70,15 +61,13 @@ Token = Annotated[
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")]
 RunFolder = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
-        "served again. Each call is a turn, and an abandoned episode keeps its current score."
-    ),
+    "Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
+    "served again. Each call is a turn, and an abandoned episode keeps its current score.",
 ]
 SizeList = Annotated[
     str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
 ]
-AgentName = Annotated[str, typer.Option(help="The agent's name in the report, with --out.")]
+AgentName = Annotated[str, "The agent's name in the report, with --out."]
 
 
 def serve(

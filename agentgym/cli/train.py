@@ -21,9 +21,6 @@ from agentgym.cli.common import (
     Options,
     Template,
     Window,
-    complete_context,
-    complete_oracles,
-    complete_world,
     exit_on_user_error,
     parse_arms,
     parse_options,
@@ -45,68 +42,38 @@ FIGURE = "learning_curve.png"
 _TEAM_TEACHER = "noisy:p=0.2"
 
 
-World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
-Horizons = Annotated[
-    str, typer.Option(help="Optimal episode lengths in training, comma-separated.")
-]
+World = Annotated[str, "The training world."]
+Horizons = Annotated[str, "Optimal episode lengths in training, comma-separated."]
 Arms = Annotated[
-    str,
-    typer.Option(
-        help="Oracle arms in training, comma-separated; the learning curve uses the first.",
-        autocompletion=complete_oracles,
-    ),
+    str, "Oracle arms in training, comma-separated; the learning curve uses the first."
 ]
-Contexts = Annotated[
-    str,
-    typer.Option(
-        help=f"Context strategies in training, comma-separated: {CONTEXT_HELP}.",
-        autocompletion=complete_context,
-    ),
-]
-CloningSteps = Annotated[
-    int | None, typer.Option(help="Cloning steps; default 600, or 40 with --model.")
-]
-RlSteps = Annotated[
-    int | None, typer.Option(help="GRPO steps after cloning; default 120, or 20 with --model.")
-]
+Contexts = Annotated[str, f"Context strategies in training, comma-separated: {CONTEXT_HELP}."]
+CloningSteps = Annotated[int | None, "Cloning steps; default 600, or 40 with --model."]
+RlSteps = Annotated[int | None, "GRPO steps after cloning; default 120, or 20 with --model."]
 Episodes = Annotated[
-    int | None,
-    typer.Option(
-        help="Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
-    ),
+    int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
 ]
 HintSteps = Annotated[
-    int | None,
-    typer.Option(
-        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
-    ),
+    int | None, "Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
 ]
 Model = Annotated[
-    str | None,
-    typer.Option(help="Fine-tune this model: a transformers folder, a GGUF file, or smollm2."),
+    str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
 ]
-Lora = Annotated[int | None, typer.Option(help="Only train LoRA adapters of this rank.")]
+Lora = Annotated[int | None, "Only train LoRA adapters of this rank."]
 Teacher = Annotated[
     str | None,
-    typer.Option(
-        help="The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
-        "for a team), or oracle with --model."
-    ),
+    "The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
+    "for a team), or oracle with --model.",
 ]
 Opponents = Annotated[
     list[str],
-    typer.Option(
-        "--opponent",
-        help="A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
-    ),
+    "A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
 ]
 Pool = Annotated[
     str | None,
-    typer.Option(
-        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy."
-    ),
+    "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
 ]
-Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
+Method = Annotated[str | None, "clone, grpo or both."]
 Evaluation = Annotated[
     str | None,
     typer.Option(
@@ -115,27 +82,15 @@ Evaluation = Annotated[
     ),
 ]
 CurriculumName = Annotated[
-    str | None,
-    typer.Option(
-        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
-    ),
+    str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
 ]
-SamplerName = Annotated[
-    str | None,
-    typer.Option(help="GRPO sampler: vllm."),
-]
+SamplerName = Annotated[str | None, "GRPO sampler: vllm."]
 SamplerOptions = Annotated[
-    list[str],
-    typer.Option(
-        "--sampler-set",
-        help="A sampler option as name=value, e.g. max_model_len=8192; may be repeated.",
-    ),
+    list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
-        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated."
-    ),
+    "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
 ]
 ConfigFile = Annotated[
     Path | None,
@@ -147,9 +102,7 @@ ConfigFile = Annotated[
     ),
 ]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
-Out = Annotated[
-    Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
-]
+Out = Annotated[Path, "Folder for the model, its checkpoints and its learning curve."]
 
 
 def train(
@@ -358,10 +311,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 def parse_cells(text: str) -> dict[str, Any]:
     """Parse the arms and horizons of an evaluation."""
-    arms, colon, horizons = text.partition(":")
-    if not colon or not split(horizons):
+    arms, _, horizons = text.partition(":")
+    if not split(horizons):
         raise ValueError(f"--eval must be ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
-    return {
-        "eval_arms": parse_arms(arms),
-        "eval_horizons": parse_sizes(horizons, "horizons of --eval"),
-    }
+    return {"eval_arms": parse_arms(arms), "eval_horizons": parse_sizes(horizons)}
