@@ -104,9 +104,10 @@ def difference(kept: Mapping[str, Any], found: Mapping[str, Any], names: Iterabl
     for name in names or [*kept, *found]:
         old, new = kept.get(name), found.get(name)
         if name in ("worlds", "modules"):
-            for part in (old or {}).keys() & (new or {}).keys():
-                if old[part] != new[part]:
-                    return _sentence(f"{name[:-1]} {part}", old[part], new[part])
+            before, now = old or {}, new or {}
+            for part in before.keys() & now.keys():
+                if before[part] != now[part]:
+                    return _sentence(f"{name[:-1]} {part}", before[part], now[part])
         elif name == "agentgym" and _release(old) == _release(new):
             continue
         elif old != new:

@@ -29,7 +29,7 @@ _MANY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share or a difference of shares with its 95% interval.
+    """A share or a difference of shares with its interval, at 95% by default.
 
     Attributes:
         p_value: Two-sided p-value of a difference, below 0.05 if and only if the interval excludes
@@ -149,11 +149,12 @@ def _two_sided(t: float, freedom: int) -> float:
     return max(0.0, 1.0 - within)
 
 
-def wilson(successes: float, trials: int) -> Interval:
-    """Return a share with its 95% Wilson interval; `successes` may be a sum of scores in [0, 1]."""
+def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
+    """Return a share with its Wilson interval; `successes` may be a sum of scores in [0, 1]."""
     check_int("trials", trials, 1, 10**9)
     check_float("successes", successes, 0, trials)
-    return _score_interval(successes / trials, trials, _LEVEL)
+    check_float("confidence", confidence, 0.5, 0.9999)
+    return _score_interval(successes / trials, trials, _NORMAL.inv_cdf((1 + confidence) / 2))
 
 
 def _score_interval(share: float, trials: float, quantile: float) -> Interval:
