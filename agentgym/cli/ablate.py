@@ -76,35 +76,23 @@ _SIZES = (
 # A scripted policy that makes a few errors of each kind, so that every oracle can help it.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 
-ArmList = Annotated[
-    str | None,
-    f"Oracle arms, comma-separated. The paper's: {_ARMS}. Others: "
-    "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
-]
 Axis = Annotated[str | None, "Meaning of the sizes: horizon, or a world option such as removals."]
 ContextList = Annotated[str, f"Context strategies to compare, comma-separated: {CONTEXT_HELP}."]
-Preset = Annotated[str, _PRESET]
-WorldList = Annotated[str | None, "Worlds, comma-separated."]
-SizeList = Annotated[str | None, _SIZES]
-CellEpisodes = Annotated[int | None, "Episodes per cell, on instances shared by all cells."]
-Samples = Annotated[int, "Episodes per instance, with different policy samples."]
-HintScope = Annotated[str, "persistent or ephemeral."]
-Shots = Annotated[int, "In-context examples."]
-WorldOptions = Annotated[
-    list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
-]
-StudyFolder = Annotated[Path, "Folder for trajectories, results and figures."]
 Workers = Annotated[int, typer.Option(min=1, max=1_024, help="Number of processes.")]
 
 
 def ablate(
-    preset: Preset = _FIRST_PRESET,
-    world: WorldList = None,
-    oracles: ArmList = None,
-    horizons: SizeList = None,
+    preset: Annotated[str, _PRESET] = _FIRST_PRESET,
+    world: Annotated[str | None, "Worlds, comma-separated."] = None,
+    oracles: Annotated[
+        str | None,
+        f"Oracle arms, comma-separated. The paper's: {_ARMS}. Others: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
+    ] = None,
+    horizons: Annotated[str | None, _SIZES] = None,
     axis: Axis = None,
-    episodes: CellEpisodes = None,
-    samples: Samples = 1,
+    episodes: Annotated[int | None, "Episodes per cell, on instances shared by all cells."] = None,
+    samples: Annotated[int, "Episodes per instance, with different policy samples."] = 1,
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
@@ -113,12 +101,14 @@ def ablate(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    hint_scope: HintScope = "persistent",
-    shots: Shots = 0,
+    hint_scope: Annotated[str, "persistent or ephemeral."] = "persistent",
+    shots: Annotated[int, "In-context examples."] = 0,
     context: ContextList = "none",
     window: Window = None,
-    options: WorldOptions = [],  # noqa: B006
-    out: StudyFolder = Path("runs/ablation"),
+    options: Annotated[
+        list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path, "Folder for trajectories, results and figures."] = Path("runs/ablation"),
     workers: Workers = _PROCESSORS,
     max_cost: MaxCost = None,
     price: Prices = [],  # noqa: B006

@@ -79,24 +79,13 @@ def list_worlds(
         typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
 
 
-Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")]
-ContextName = Annotated[str, f"Context strategies: {CONTEXT_HELP}."]
-NumEnvs = Annotated[int, "Maximum concurrent episodes."]
-EngineName = Annotated[str, f"Engine: {', '.join(ENGINES)}."]
-StepTimeout = Annotated[float | None, "Step timeout in seconds, for engines other than lockstep."]
-LogFile = Annotated[
-    Path | None, "Append trajectories to this JSONL file; its episodes are not replayed."
-]
-ShowChats = Annotated[bool, "Print the last chat of each episode."]
-
-
 def rollout(
     env_id: WorldId,
     policy: SeatNames = ["oracle"],  # noqa: B006
-    episodes: Episodes = 1,
+    episodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: ContextName = "none",
+    context: Annotated[str, f"Context strategies: {CONTEXT_HELP}."] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     device: Device = None,
@@ -106,11 +95,15 @@ def rollout(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    num_envs: NumEnvs = 1,
-    engine: EngineName = "lockstep",
-    timeout: StepTimeout = None,
-    out: LogFile = None,
-    show: ShowChats = False,
+    num_envs: Annotated[int, "Maximum concurrent episodes."] = 1,
+    engine: Annotated[str, f"Engine: {', '.join(ENGINES)}."] = "lockstep",
+    timeout: Annotated[
+        float | None, "Step timeout in seconds, for engines other than lockstep."
+    ] = None,
+    out: Annotated[
+        Path | None, "Append trajectories to this JSONL file; its episodes are not replayed."
+    ] = None,
+    show: Annotated[bool, "Print the last chat of each episode."] = False,
 ) -> None:
     """Let a policy play a world. With --out, rerunning an interrupted command resumes it."""
     with exit_on_user_error():

@@ -30,14 +30,12 @@ from agentgym.training.evaluation.leagues import League, league_tables, play_lea
 from agentgym.training.rollout import PolicyConfig
 
 World = Annotated[str, "A team whose agents compete."]
-Episodes = Annotated[int, "Instances, on which all line-ups play."]
-Out = Annotated[Path, "Folder for trajectories and settings."]
 
 
 def league(
     world: World = "PursuitWorld-match",
     policy: PolicyNames = ["random", "noisy:p=0.2", "oracle"],  # noqa: B006
-    episodes: Episodes = 20,
+    episodes: Annotated[int, "Instances, on which all line-ups play."] = 20,
     options: Options = [],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
@@ -46,7 +44,7 @@ def league(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    out: Out = Path("runs/league"),
+    out: Annotated[Path, "Folder for trajectories and settings."] = Path("runs/league"),
 ) -> None:
     """Play all pairs of policies in all seats, and rate the policies. An
     interrupted league resumes. If policies or episodes are added, only the missing games are

@@ -43,23 +43,13 @@ _TEAM_TEACHER = "noisy:p=0.2"
 
 
 World = Annotated[str, "The training world."]
-Horizons = Annotated[str, "Optimal episode lengths in training, comma-separated."]
 Arms = Annotated[
     str, "Oracle arms in training, comma-separated; the learning curve uses the first."
 ]
 Contexts = Annotated[str, f"Context strategies in training, comma-separated: {CONTEXT_HELP}."]
-CloningSteps = Annotated[int | None, "Cloning steps; default 600, or 40 with --model."]
-RlSteps = Annotated[int | None, "GRPO steps after cloning; default 120, or 20 with --model."]
-Episodes = Annotated[
-    int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
-]
 HintSteps = Annotated[
     int | None, "Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
 ]
-Model = Annotated[
-    str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
-]
-Lora = Annotated[int | None, "Only train LoRA adapters of this rank."]
 Teacher = Annotated[
     str | None,
     "The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
@@ -69,66 +59,62 @@ Opponents = Annotated[
     list[str],
     "A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
 ]
-Pool = Annotated[
-    str | None,
-    "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
-]
-Method = Annotated[str | None, "clone, grpo or both."]
-Evaluation = Annotated[
-    str | None,
-    typer.Option(
-        "--eval",
-        help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
-    ),
-]
-CurriculumName = Annotated[
-    str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
-]
-SamplerName = Annotated[str | None, "GRPO sampler: vllm."]
-SamplerOptions = Annotated[
-    list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
-]
-Settings = Annotated[
-    list[str],
-    "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        exists=True,
-        dir_okay=False,
-        help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
-    ),
-]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
 Out = Annotated[Path, "Folder for the model, its checkpoints and its learning curve."]
 
 
 def train(
     command: typer.Context,
-    config: ConfigFile = None,
-    model: Model = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            exists=True,
+            dir_okay=False,
+            help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
+    ] = None,
     world: World = "ListWorld",
-    horizons: Horizons = "3",
+    horizons: Annotated[str, "Optimal episode lengths in training, comma-separated."] = "3",
     oracles: Arms = "none",
     context: Contexts = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    cloning: CloningSteps = None,
-    rl: RlSteps = None,
+    cloning: Annotated[int | None, "Cloning steps; default 600, or 40 with --model."] = None,
+    rl: Annotated[int | None, "GRPO steps after cloning; default 120, or 20 with --model."] = None,
     hints: HintSteps = None,
-    episodes: Episodes = None,
-    lora: Lora = None,
+    episodes: Annotated[
+        int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
+    ] = None,
+    lora: Annotated[int | None, "Only train LoRA adapters of this rank."] = None,
     teacher: Teacher = None,
     opponent: Opponents = [],  # noqa: B006
-    pool: Pool = None,
-    method: Method = None,
-    evaluation: Evaluation = None,
-    curriculum: CurriculumName = None,
-    sampler: SamplerName = None,
-    sampler_set: SamplerOptions = [],  # noqa: B006
-    setting: Settings = [],  # noqa: B006
+    pool: Annotated[
+        str | None,
+        "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
+    ] = None,
+    method: Annotated[str | None, "clone, grpo or both."] = None,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(
+            "--eval",
+            help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
+        ),
+    ] = None,
+    curriculum: Annotated[
+        str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
+    ] = None,
+    sampler: Annotated[str | None, "GRPO sampler: vllm."] = None,
+    sampler_set: Annotated[
+        list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
+    ] = [],  # noqa: B006
+    setting: Annotated[
+        list[str],
+        "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
+    ] = [],  # noqa: B006
     max_new_tokens: MaxNewTokens = None,
     device: Device = None,
     dtype: DTypeName = None,
