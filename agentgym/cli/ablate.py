@@ -27,7 +27,6 @@ from agentgym.cli.common import (
     Window,
     check_window,
     console,
-    endpoint_options,
     exit_on_user_error,
     join_seats,
     model_options,
@@ -35,6 +34,7 @@ from agentgym.cli.common import (
     parse_sizes,
     parse_tokens,
     parse_world_options,
+    policy_configs,
     progress_bar,
     resume_hint,
     show_table,
@@ -57,7 +57,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout import BudgetError, ModelOptions, PolicyConfig, RunLock
+from agentgym.training.rollout import BudgetError, RunLock
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.seat_policies import agents_of
 
@@ -122,7 +122,7 @@ def ablate(
         seats = _seats(settings) if any(map(read_seats, policy)) else ()
         names = join_seats(policy, seats)
         prices = parse_prices(price, len(names))
-        policies = limit_cost(_policies(names, model, endpoint), prices, max_cost, out)
+        policies = limit_cost(policy_configs(names, model, endpoint), prices, max_cost, out)
         settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
         settings |= {"contexts": split(context)}
         ablations = [Ablation(**settings, policy=each) for each in policies]
@@ -168,19 +168,6 @@ def _seats(settings: Mapping[str, Any]) -> tuple[str, ...]:
     env = make(world, **{**options.get("", {}), **options.get(world, {})})
     env.close()
     return agents_of(env)
-
-
-def _policies(
-    names: list[tuple[str, str]], model: ModelOptions, endpoint: list[str]
-) -> list[PolicyConfig]:
-    transport = endpoint_options(endpoint)
-    policies = []
-    for label, name in names:
-        policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
-    columns = [each.column for each in policies]
-    if len(set(columns)) != len(columns):
-        raise ValueError(f"name one or more distinct policies, got {', '.join(columns)}")
-    return policies
 
 
 def _check_windows(ablation: Ablation, window: str | None) -> None:

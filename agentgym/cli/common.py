@@ -6,7 +6,7 @@ import json
 import re
 import string
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -28,6 +28,7 @@ from agentgym.training.rollout import (
     DamagedFileError,
     ModelOptions,
     OtherRunError,
+    PolicyConfig,
     RunLockedError,
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
@@ -258,6 +259,22 @@ def endpoint_options(options: list[str]) -> dict[str, Any]:
                 "options that affect replies follow the policy's name, as in :top_p=0.9"
             )
     return parsed
+
+
+def policy_configs(
+    names: Iterable[tuple[str, str]], model: ModelOptions, endpoint: list[str]
+) -> list[PolicyConfig]:
+    """Return the settings of policies, given (label, policy) pairs; two may not share a column."""
+    transport = endpoint_options(endpoint)
+    policies = {}
+    for label, name in names:
+        policy = PolicyConfig(name, model=model, label=label, transport=transport)
+        if policy.column in policies:
+            raise ValueError(
+                f"{policy.column} names two policies; set distinct names (NAME=policy)"
+            )
+        policies[policy.column] = policy
+    return list(policies.values())
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:

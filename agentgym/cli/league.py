@@ -17,17 +17,16 @@ from agentgym.cli.common import (
     PolicyNames,
     Temperature,
     Template,
-    endpoint_options,
     exit_on_user_error,
     model_options,
     parse_options,
+    policy_configs,
     progress_bar,
     resume_hint,
     show_table,
     split_label,
 )
 from agentgym.training.evaluation.leagues import League, league_tables, play_league
-from agentgym.training.rollout import PolicyConfig
 
 World = Annotated[str, "A team whose agents compete."]
 
@@ -52,10 +51,7 @@ def league(
     """
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
-        transport = endpoint_options(endpoint)
-        policies = []
-        for label, name in map(split_label, policy):
-            policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
+        policies = policy_configs(map(split_label, policy), model, endpoint)
         settings = League(
             world=world, policies=policies, episodes=episodes, options=parse_options(options)
         )

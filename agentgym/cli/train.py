@@ -162,12 +162,16 @@ def train(
         if evaluation is not None:
             tuning |= parse_cells(evaluation)
         tuning = without_none(tuning | parse_options(setting, "--setting"))
+        steps: dict[str, Any] = {"rl_steps": rl, "episodes": episodes, "teacher": teacher}
+        if pool:
+            steps["pool"] = split(pool)
         if model is None:
             _refuse(tuning, "requires --model; without it a small model is trained from scratch")
+            steps |= {"cloning_steps": cloning, "hint_steps": hints}
         else:
-            settings |= {"model": model, **tuning}
-        steps = _steps(model, cloning, hints, rl, pool)
-        settings |= without_none({**steps, "episodes": episodes, "teacher": teacher})
+            _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
+            steps |= {"clone_steps": cloning, "model": model, **tuning}
+        settings |= without_none(steps)
     start = _learn if model is None else finetune
     start(settings, out)
 
@@ -196,16 +200,6 @@ def _read_opponents(texts: list[str]) -> dict[str, str]:
     if wrong := [text for text in texts if not read_seats(text)]:
         raise ValueError(f"--opponent must be SEAT=POLICY, like player_1=oracle, got {wrong[0]!r}")
     return read_seats(",".join(texts))
-
-
-def _steps(
-    model: str | None, cloning: int | None, hints: int | None, rl: int | None, pool: str | None
-) -> dict[str, Any]:
-    shared = {"rl_steps": rl, "pool": split(pool) if pool else None}
-    if model is None:
-        return {"cloning_steps": cloning, "hint_steps": hints, **shared}
-    _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
-    return {"clone_steps": cloning, **shared}
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:
