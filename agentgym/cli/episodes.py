@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -152,7 +152,9 @@ def _print_episodes(
             if show:
                 progress.console.print(trajectory.last.to_text(), highlight=False)
     for seat, counts in seats.items():
-        typer.echo(f"{seat}: {_count(counts)}")
+        typer.echo(
+            f"{seat}: {', '.join(f'{outcome} {count}' for outcome, count in counts.items())}"
+        )
     counted = f"solved {solved} of {episodes - broken}"
     if seats:
         counted = f"played {episodes - broken}"
@@ -163,10 +165,6 @@ def _print_episodes(
     typer.echo(counted)
     if broken == episodes:
         raise typer.Exit(1)
-
-
-def _count(outcomes: Mapping[Outcome, int]) -> str:
-    return ", ".join(f"{outcome} {count}" for outcome, count in outcomes.items())
 
 
 def _check(
