@@ -14,7 +14,6 @@ import typer
 
 from agentgym.assemble.registry import make
 from agentgym.cli.common import (
-    ARM_NAMES,
     CONTEXT_HELP,
     OPTION_HELP,
     BatchSize,
@@ -27,12 +26,7 @@ from agentgym.cli.common import (
     Template,
     Window,
     check_window,
-    complete,
-    complete_context,
-    complete_oracles,
-    complete_worlds,
     console,
-    endpoint_options,
     exit_on_user_error,
     join_seats,
     model_options,
@@ -40,6 +34,7 @@ from agentgym.cli.common import (
     parse_sizes,
     parse_tokens,
     parse_world_options,
+    policy_configs,
     progress_bar,
     resume_hint,
     show_table,
@@ -47,6 +42,7 @@ from agentgym.cli.common import (
     split_label,
 )
 from agentgym.cli.spending import MaxCost, Prices, limit_cost, parse_prices
+from agentgym.oracles import ARMS
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     Ablation,
@@ -61,11 +57,12 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout import BudgetError, ModelOptions, PolicyConfig, RunLock
+from agentgym.training.rollout import BudgetError, RunLock
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.seat_policies import agents_of
 
 _FIRST_PRESET = next(iter(presets()))
+_ARMS = ",".join(arm or "none" for arm in ARMS)
 _PROCESSORS = os.cpu_count() or 1
 _PRESET = f"Defaults of the next five options: {', '.join(presets())}."
 _TAKEN = (
@@ -79,57 +76,23 @@ _SIZES = (
 # A scripted policy that makes a few errors of each kind, so that every oracle can help it.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 
-ArmList = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Oracle arms, comma-separated. The paper's: {','.join(ARM_NAMES)}. Others: "
-        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
-        autocompletion=complete_oracles,
-    ),
-]
-Axis = Annotated[
-    str | None,
-    typer.Option(help="Meaning of the sizes: horizon, or a world option such as removals."),
-]
-ContextList = Annotated[
-    str,
-    typer.Option(
-        help=f"Context strategies to compare, comma-separated: {CONTEXT_HELP}.",
-        autocompletion=complete_context,
-    ),
-]
-KeepLastError = Annotated[
-    bool, typer.Option(help="Keep the error of a failed reply when H removes the history.")
-]
-
-
-Preset = Annotated[str, typer.Option(help=_PRESET, autocompletion=complete(presets))]
-WorldList = Annotated[
-    str | None,
-    typer.Option(help="Worlds, comma-separated.", autocompletion=complete_worlds),
-]
-SizeList = Annotated[str | None, typer.Option(help=_SIZES)]
-CellEpisodes = Annotated[
-    int | None, typer.Option(help="Episodes per cell, on instances shared by all cells.")
-]
-Samples = Annotated[int, typer.Option(help="Episodes per instance, with different policy samples.")]
-HintScope = Annotated[str, typer.Option(help="persistent or ephemeral.")]
-Shots = Annotated[int, typer.Option(help="In-context examples.")]
-WorldOptions = Annotated[
-    list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
-]
-StudyFolder = Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")]
+Axis = Annotated[str | None, "Meaning of the sizes: horizon, or a world option such as removals."]
+ContextList = Annotated[str, f"Context strategies to compare, comma-separated: {CONTEXT_HELP}."]
 Workers = Annotated[int, typer.Option(min=1, max=1_024, help="Number of processes.")]
 
 
 def ablate(
-    preset: Preset = _FIRST_PRESET,
-    world: WorldList = None,
-    oracles: ArmList = None,
-    horizons: SizeList = None,
+    preset: Annotated[str, _PRESET] = _FIRST_PRESET,
+    world: Annotated[str | None, "Worlds, comma-separated."] = None,
+    oracles: Annotated[
+        str | None,
+        f"Oracle arms, comma-separated. The paper's: {_ARMS}. Others: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
+    ] = None,
+    horizons: Annotated[str | None, _SIZES] = None,
     axis: Axis = None,
-    episodes: CellEpisodes = None,
-    samples: Samples = 1,
+    episodes: Annotated[int | None, "Episodes per cell, on instances shared by all cells."] = None,
+    samples: Annotated[int, "Episodes per instance, with different policy samples."] = 1,
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
@@ -138,13 +101,14 @@ def ablate(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    hint_scope: HintScope = "persistent",
-    keep_last_error: KeepLastError = False,
-    shots: Shots = 0,
+    hint_scope: Annotated[str, "persistent or ephemeral."] = "persistent",
+    shots: Annotated[int, "In-context examples."] = 0,
     context: ContextList = "none",
     window: Window = None,
-    options: WorldOptions = [],  # noqa: B006
-    out: StudyFolder = Path("runs/ablation"),
+    options: Annotated[
+        list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path, "Folder for trajectories, results and figures."] = Path("runs/ablation"),
     workers: Workers = _PROCESSORS,
     max_cost: MaxCost = None,
     price: Prices = [],  # noqa: B006
@@ -155,14 +119,12 @@ def ablate(
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
-        seats = _common_seats(settings) if any(map(read_seats, policy)) else []
+        seats = _seats(settings) if any(map(read_seats, policy)) else ()
         names = join_seats(policy, seats)
         prices = parse_prices(price, len(names))
-        policies = limit_cost(_policies(names, model, endpoint), prices, max_cost, out)
+        policies = limit_cost(policy_configs(names, model, endpoint), prices, max_cost, out)
         settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
         settings |= {"contexts": split(context)}
-        if keep_last_error:
-            settings["oracle_options"] = {"H": {"keep_last_error": True}}
         ablations = [Ablation(**settings, policy=each) for each in policies]
         _check_windows(ablations[0], window)
         for ablation in ablations:
@@ -200,29 +162,12 @@ def _play(ablations: list[Ablation], out: Path, workers: int) -> None:
         raise typer.Exit(1)
 
 
-def _common_seats(settings: Mapping[str, Any]) -> list[str]:
-    options, common = settings["options"], list[str]()
-    for number, world in enumerate(settings.get("worlds", Ablation.worlds)):
-        env = make(world, **options.get("", {}), **options.get(world, {}))
-        agents = agents_of(env)
-        env.close()
-        if number == 0:
-            common = list(agents)
-        common = [agent for agent in common if agent in agents]
-    return common
-
-
-def _policies(
-    names: list[tuple[str, str]], model: ModelOptions, endpoint: list[str]
-) -> list[PolicyConfig]:
-    transport = endpoint_options(endpoint)
-    policies = []
-    for label, name in names:
-        policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
-    columns = [each.column for each in policies]
-    if len(set(columns)) != len(columns):
-        raise ValueError(f"name one or more distinct policies, got {', '.join(columns)}")
-    return policies
+def _seats(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the agents of the first world; `Ablation` checks the others."""
+    world, options = settings.get("worlds", Ablation.worlds)[0], settings["options"]
+    env = make(world, **{**options.get("", {}), **options.get(world, {})})
+    env.close()
+    return agents_of(env)
 
 
 def _check_windows(ablation: Ablation, window: str | None) -> None:
@@ -265,7 +210,7 @@ def _from_preset(
 
 
 def score(
-    folder: Annotated[Path, typer.Argument(help="A folder written by `agentgym ablate`.")],
+    folder: Annotated[Path, "A folder written by `agentgym ablate`."],
 ) -> None:
     """Recompute the results, tables and figures of an ablation from its trajectories."""
     with exit_on_user_error():
@@ -287,9 +232,7 @@ def compare(
             "NAME=FOLDER renames their policies.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path(
-        "runs/compare"
-    ),
+    out: Annotated[Path, "Folder for results, tables and figures."] = Path("runs/compare"),
 ) -> None:
     """Compare the policies of several studies; differences are paired on common instances."""
     with exit_on_user_error():

@@ -10,7 +10,6 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from agentgym.cli.common import (
     Options,
-    complete_world,
     console,
     exit_on_user_error,
     parse_options,
@@ -28,26 +27,14 @@ _SHOWN_REPLY = 300
 
 
 def audit(
-    world: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A world or one of its presets.", autocompletion=complete_world
-        ),
-    ],
-    episodes: Annotated[
-        int, typer.Option(help="Episodes per policy; 60 suffice to show a score below 10%.")
-    ] = 200,
-    demonstrations: Annotated[
-        int, typer.Option(help="Successful episodes from which the shortcuts learn.")
-    ] = 100,
+    world: Annotated[str, typer.Argument(metavar="ID", help="A world or one of its presets.")],
+    episodes: Annotated[int, "Episodes per policy; 60 suffice to show a score below 10%."] = 200,
+    demonstrations: Annotated[int, "Successful episodes from which the shortcuts learn."] = 100,
     splits: Annotated[
-        bool,
-        typer.Option(
-            help="Learn on the train split and play on test; otherwise use all instances."
-        ),
+        bool, "Learn on the train split and play on test; otherwise use all instances."
     ] = True,
     options: Options = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
+    out: Annotated[Path | None, "Write the table to this Markdown file."] = None,
 ) -> None:
     """Play policies that take shortcuts; exit with 1 if one exceeds the ceiling."""
     with exit_on_user_error():
@@ -56,9 +43,9 @@ def audit(
         with progress_bar() as progress:
             bar = progress.add_task("seeds", total=episodes)
             result = run_audit(config, lambda played: progress.advance(bar, played))
+        show_table(result.table())
         if out is not None:
             write_text(out, to_markdown(result.table()) + "\n")
-    show_table(result.table())
     leaks = ", ".join(row.name for row in result.leaks)
     if not leaks:
         typer.echo(f"verdict: {result.verdict}")
@@ -73,7 +60,7 @@ def check(
         typer.Argument(metavar="ID", help="A world, a preset, or package.module:MyWorld."),
     ],
     seeds: Annotated[int, typer.Option(min=1, help="Instances per law.")] = 5,
-    only: Annotated[str, typer.Option(help="Only laws whose names contain this text.")] = "",
+    only: Annotated[str, "Only laws whose names contain this text."] = "",
 ) -> None:
     """Check a world against the laws that agentgym's own worlds satisfy; exit with 1 on a
     violation.
@@ -104,10 +91,9 @@ def fuzz(
             metavar="[ID]...",
             help="Worlds, presets and teams; by default all registered ones. For your own, use "
             "package.module:MyWorld.",
-            autocompletion=complete_world,
         ),
     ] = None,
-    texts: Annotated[int, typer.Option(help="Replies per id.")] = 200,
+    texts: Annotated[int, "Replies per id."] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")] = 0,
 ) -> None:
     """Send hostile, mutated and random replies and check every step; exit with 1 on a violation."""

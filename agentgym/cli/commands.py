@@ -38,11 +38,10 @@ from agentgym.text.requirements import DISTRIBUTION
 from agentgym.training.evaluation import Command, papers
 
 _MODULE = re.compile(r"(?<![\w.])([^\W\d]\w*(?:\.\w+)*):")
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
 class AppCommand(TyperCommand):
-    """Command that rejects repeated options, and checks early that `--out` can be written."""
+    """Command that rejects repeated options."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         return super().get_short_help_str(1_000)
@@ -57,30 +56,9 @@ class AppCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            if ctx.params.get("out") is not None:
-                with exit_on_user_error():
-                    check_out(Path(ctx.params["out"]))
             return super().invoke(ctx)
         except KeyboardInterrupt:
             fail("interrupted", 130)
-
-
-def check_out(out: Path) -> None:
-    """Check that a file or folder can be written."""
-    if os.name != "nt" and _WINDOWS.match(str(out)):
-        raise ValueError(
-            f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
-        )
-    existing = next(place for place in (out, *out.absolute().parents) if place.exists())
-    if existing.is_file() and existing != out:
-        problem = "is a file"
-    elif not (existing.is_dir() or existing.is_file()):
-        problem = "is a device or a pipe"
-    elif not os.access(existing, os.W_OK):
-        problem = "is not writable"
-    else:
-        return
-    raise ValueError(f"--out {out} cannot be written: {existing} {problem}; choose another place")
 
 
 def add_paper_commands(app: typer.Typer) -> None:
@@ -90,11 +68,12 @@ def add_paper_commands(app: typer.Typer) -> None:
         if command.group and command.group not in groups:
             groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
             app.add_typer(groups[command.group], name=command.group)
-        add = groups.get(command.group, app).command(command.name, cls=AppCommand)
-        add(_as_function(command))
+        _add_command(groups.get(command.group, app), _as_function(command), command.name)
 
 
 def _as_function(command: Command) -> Callable[..., None]:
+    """Return a function that prints the lines and tables of a paper's command."""
+
     @wraps(command.run)
     def function(**options: Any) -> None:
         place = options.get("out", options.get("folder"))
@@ -106,21 +85,27 @@ def _as_function(command: Command) -> Callable[..., None]:
                 else:
                     show_table(item)
 
-    hints = get_type_hints(command.run, include_extras=True)
+    return function
+
+
+def _add_command(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
+    """Add a command to an app. A parameter such as `Annotated[int, "Help."]` becomes an argument,
+    or an option if it is keyword-only or has a default.
+    """
     parameters = []
-    for parameter in inspect.signature(command.run).parameters.values():
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
-        kind, help_text = hint.__origin__, hint.__metadata__[0]
         is_option = parameter.kind is parameter.KEYWORD_ONLY
-        if parameter.default is parameter.empty and not is_option:
-            info: Any = typer.Argument(help=help_text)
-        else:
-            info = typer.Option(help=help_text)
-        named = parameter.replace(kind=parameter.KEYWORD_ONLY)
-        parameters.append(named.replace(annotation=Annotated[kind, info]))
+        help_text = getattr(hint, "__metadata__", [None])[0]
+        if isinstance(help_text, str):
+            required = parameter.default is parameter.empty and not is_option
+            info = typer.Argument if required else typer.Option
+            hint = Annotated[hint.__origin__, info(help=help_text)]
+        parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
     vars(function)["__signature__"] = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return function
+    app.command(name, cls=AppCommand)(function)
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -155,25 +140,13 @@ def _options(
     trust_also(imports)
 
 
-app.command("list", cls=AppCommand)(list_worlds)
-for _command in (
-    play,
-    rollout,
-    view,
-    ablate,
-    league,
-    train,
-    score,
-    compare,
-    doctor,
-    submit,
-    review,
-    export,
-):
-    app.command(cls=AppCommand)(_command)
+_add_command(app, list_worlds, "list")
+_PLAYING = (play, rollout, view, ablate, league, train)
+for _command in (*_PLAYING, score, compare, doctor, submit, review, export):
+    _add_command(app, _command)
 add_paper_commands(app)
 for _tool in (serve, package, audit, fuzz, check, new_world):
-    app.command(cls=AppCommand)(_tool)
+    _add_command(app, _tool)
 
 
 def main() -> None:

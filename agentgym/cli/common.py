@@ -6,9 +6,8 @@ import json
 import re
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -18,10 +17,8 @@ from gymnasium.envs.registration import EnvSpec
 from rich import table as rich_table
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
 from agentgym.cli.terminal import PlainConsole
-from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names, parse_count
@@ -31,6 +28,7 @@ from agentgym.training.rollout import (
     DamagedFileError,
     ModelOptions,
     OtherRunError,
+    PolicyConfig,
     RunLockedError,
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
@@ -47,39 +45,13 @@ console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
-def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a shell completer for names, or for names joined by characters in `joints`."""
-
-    def matches(incomplete: str) -> list[str]:
-        start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
-        head, tail = incomplete[:start], incomplete[start:].casefold()
-        return [head + name for name in names() if name.casefold().startswith(tail)]
-
-    return matches
-
-
 def short_id(env_id: str) -> str:
     """Return an id without its namespace and version."""
     return env_id.rpartition("/")[2].removesuffix("-v0")
 
 
-def _world_names() -> Iterable[str]:
-    return (short_id(entry.id) for entry in (*worlds(presets=True), *teams()))
-
-
-complete_world = complete(_world_names)
-complete_worlds = complete(_world_names, ",")
-ARM_NAMES = [arm or "none" for arm in ARMS]
-complete_oracles = complete(lambda: ARM_NAMES, ",")
-complete_context = complete(lambda: ("none", *strategies()), ",+")
-
 WorldId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="A world, a preset or a team (agentgym list).",
-        autocompletion=complete_world,
-    ),
+    str, typer.Argument(metavar="ID", help="A world, a preset or a team (agentgym list).")
 ]
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
 CONTEXT_HELP = (
@@ -99,52 +71,31 @@ _POLICY_HELP = (
     "package.module:policy, where policy(chats) returns a text for each chat."
 )
 SeatNames = Annotated[
-    list[str],
-    typer.Option(
-        help=f"{_POLICY_HELP} Repeat it as SEAT=policy (player_0=oracle) for each seat of a team.",
-        autocompletion=complete(lambda: SCRIPTED),
-    ),
+    list[str], f"{_POLICY_HELP} Repeat it as SEAT=policy (player_0=oracle) for each seat of a team."
 ]
 PolicyNames = Annotated[
     list[str],
-    typer.Option(
-        help=f"{_POLICY_HELP} May be repeated; NAME=policy sets the name in tables and figures, and "
-        "SEAT=policy (player_0=oracle) one policy for each seat of a team.",
-        autocompletion=complete(lambda: SCRIPTED),
-    ),
+    f"{_POLICY_HELP} May be repeated; NAME=policy sets the name in tables and figures, and "
+    "SEAT=policy (player_0=oracle) one policy for each seat of a team.",
 ]
-Device = Annotated[
-    str | None, typer.Option(help="Model device, e.g. cuda; default: a GPU if available.")
-]
-DTypeName = Annotated[
-    str | None, typer.Option(help="Model dtype: auto, float32, bfloat16 or float16.")
-]
+Device = Annotated[str | None, "Model device, e.g. cuda; default: a GPU if available."]
+DTypeName = Annotated[str | None, "Model dtype: auto, float32, bfloat16 or float16."]
 Temperature = Annotated[
-    float | None,
-    typer.Option(
-        help="Sampling temperature; default: 0 (greedy) for a local model, an endpoint's own."
-    ),
+    float | None, "Sampling temperature; default: 0 (greedy) for a local model, an endpoint's own."
 ]
 EndpointOptions = Annotated[
     list[str],
-    typer.Option(
-        "--endpoint",
-        help=f"An endpoint's option as name=value, e.g. cache=runs/cache; may be repeated. Names: "
-        f"{', '.join(TRANSPORT)}. Other options follow the policy's name.",
-    ),
+    f"An endpoint's option as name=value, e.g. cache=runs/cache; may be repeated. Names: "
+    f"{', '.join(TRANSPORT)}. Other options follow the policy's name.",
 ]
 MaxNewTokens = Annotated[
     str | None,
     typer.Option(metavar="TOKENS", help="Maximum reply length in tokens, such as 2k."),
 ]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Maximum number of episodes per model batch; default 32.")
-]
+BatchSize = Annotated[int | None, "Maximum number of episodes per model batch; default 32."]
 Template = Annotated[
     list[str],
-    typer.Option(
-        help="A chat template variable as name=value, e.g. enable_thinking=false; may be repeated."
-    ),
+    "A chat template variable as name=value, e.g. enable_thinking=false; may be repeated.",
 ]
 
 
@@ -178,24 +129,17 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Turn errors into an exit code, with a hint to resume if progress was saved."""
+    """Turn errors into an exit code, with a hint to resume if the run has begun."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
         fail(f"error: {error}")
     except (PolicyError, CollectionError, OSError) as error:
-        hint = f"\n{_GO_ON}" if _holds_progress(out) else ""
+        hint = f"\n{_GO_ON}" if out is not None and out.exists() else ""
         fail(f"error: {error}{hint}", 1)
     except KeyboardInterrupt:
-        hint = f"; {_GO_ON}" if _holds_progress(out) else ""
+        hint = f"; {_GO_ON}" if out is not None and out.exists() else ""
         fail(f"interrupted{hint}", 130)
-
-
-def _holds_progress(out: Path | None) -> bool:
-    if out is None or not out.is_dir():
-        return out is not None and out.is_file() and out.stat().st_size > 0
-    files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
-    return any(file.stat().st_size > 0 for file in files)
 
 
 def progress_bar() -> Progress:
@@ -270,15 +214,11 @@ def check_window(env_spec: EnvSpec, seed: int) -> None:
         )
 
 
-def parse_sizes(text: str, name: str = "horizons") -> list[int]:
+def parse_sizes(text: str) -> list[int]:
     """Parse comma-separated task sizes, such as 4 or 8k."""
     sizes = []
     for part in split(text):
-        try:
-            sizes.append(parse_count(name, part))
-        except ValueError:
-            problem = f"{name} must be whole numbers separated by commas, got {part!r}"
-            raise ValueError(problem) from None
+        sizes.append(parse_count("horizons", part))
     return sizes
 
 
@@ -319,6 +259,22 @@ def endpoint_options(options: list[str]) -> dict[str, Any]:
                 "options that affect replies follow the policy's name, as in :top_p=0.9"
             )
     return parsed
+
+
+def policy_configs(
+    names: Iterable[tuple[str, str]], model: ModelOptions, endpoint: list[str]
+) -> list[PolicyConfig]:
+    """Return the settings of policies, given (label, policy) pairs; two may not share a column."""
+    transport = endpoint_options(endpoint)
+    policies = {}
+    for label, name in names:
+        policy = PolicyConfig(name, model=model, label=label, transport=transport)
+        if policy.column in policies:
+            raise ValueError(
+                f"{policy.column} names two policies; set distinct names (NAME=policy)"
+            )
+        policies[policy.column] = policy
+    return list(policies.values())
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:

@@ -32,7 +32,7 @@ CHECKPOINT = "checkpoint.pt"
 
 
 def doctor(
-    run: Annotated[Path, typer.Argument(help="A run folder or a log.")],
+    run: Annotated[Path, "A run folder or a log."],
     repair: Annotated[
         bool,
         typer.Option(

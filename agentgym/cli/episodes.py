@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -26,9 +26,6 @@ from agentgym.cli.common import (
     Window,
     WorldId,
     check_window,
-    complete,
-    complete_context,
-    complete_oracles,
     console,
     endpoint_options,
     exit_on_user_error,
@@ -38,9 +35,7 @@ from agentgym.cli.common import (
     parse_world_options,
     progress_bar,
     resume_hint,
-    short_id,
 )
-from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
@@ -48,11 +43,8 @@ from agentgym.training.rollout.trajectory import OUTCOMES, Outcome
 
 Oracles = Annotated[
     str,
-    typer.Option(
-        help="Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
-        "C (communication); P_, S_ and C_ are placebos.",
-        autocompletion=complete_oracles,
-    ),
+    "Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
+    "C (communication); P_, S_ and C_ are placebos.",
 ]
 _TAKEN = ("oracles", "labels", "context", "window", "render_mode")
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
@@ -76,12 +68,7 @@ def list_worlds(
     searched = everything if parts or show_all else worlds()
     entries = [entry for entry in searched if all(part in entry.id.lower() for part in parts)]
     if not entries:
-        names: set[str] = set()
-        for entry in everything:
-            names.update(part.removesuffix("World") for part in short_id(entry.id).split("-"))
-        near = (suggest(word, sorted(names)) for word in words or ())
-        remedy = next(filter(None, near), "agentgym list --all shows all")
-        fail(f"error: no id contains {' and '.join(parts)}; {remedy}")
+        fail(f"error: no id contains {' and '.join(parts)}; agentgym list --all shows all")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
@@ -92,37 +79,13 @@ def list_worlds(
         typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
 
 
-Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")]
-ContextName = Annotated[
-    str,
-    typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
-]
-NumEnvs = Annotated[int, typer.Option(help="Maximum concurrent episodes.")]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        help=f"Engine: {', '.join(ENGINES)}.",
-        autocompletion=complete(lambda: ENGINES),
-    ),
-]
-StepTimeout = Annotated[
-    float | None,
-    typer.Option(help="Step timeout in seconds, for engines other than lockstep."),
-]
-LogFile = Annotated[
-    Path | None,
-    typer.Option(help="Append trajectories to this JSONL file; its episodes are not replayed."),
-]
-ShowChats = Annotated[bool, typer.Option(help="Print the last chat of each episode.")]
-
-
 def rollout(
     env_id: WorldId,
     policy: SeatNames = ["oracle"],  # noqa: B006
-    episodes: Episodes = 1,
+    episodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: ContextName = "none",
+    context: Annotated[str, f"Context strategies: {CONTEXT_HELP}."] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     device: Device = None,
@@ -132,11 +95,15 @@ def rollout(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    num_envs: NumEnvs = 1,
-    engine: EngineName = "lockstep",
-    timeout: StepTimeout = None,
-    out: LogFile = None,
-    show: ShowChats = False,
+    num_envs: Annotated[int, "Maximum concurrent episodes."] = 1,
+    engine: Annotated[str, f"Engine: {', '.join(ENGINES)}."] = "lockstep",
+    timeout: Annotated[
+        float | None, "Step timeout in seconds, for engines other than lockstep."
+    ] = None,
+    out: Annotated[
+        Path | None, "Append trajectories to this JSONL file; its episodes are not replayed."
+    ] = None,
+    show: Annotated[bool, "Print the last chat of each episode."] = False,
 ) -> None:
     """Let a policy play a world. With --out, rerunning an interrupted command resumes it."""
     with exit_on_user_error():
@@ -185,7 +152,9 @@ def _print_episodes(
             if show:
                 progress.console.print(trajectory.last.to_text(), highlight=False)
     for seat, counts in seats.items():
-        typer.echo(f"{seat}: {_count(counts)}")
+        typer.echo(
+            f"{seat}: {', '.join(f'{outcome} {count}' for outcome, count in counts.items())}"
+        )
     counted = f"solved {solved} of {episodes - broken}"
     if seats:
         counted = f"played {episodes - broken}"
@@ -196,10 +165,6 @@ def _print_episodes(
     typer.echo(counted)
     if broken == episodes:
         raise typer.Exit(1)
-
-
-def _count(outcomes: Mapping[Outcome, int]) -> str:
-    return ", ".join(f"{outcome} {count}" for outcome, count in outcomes.items())
 
 
 def _check(

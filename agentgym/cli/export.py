@@ -24,13 +24,10 @@ _HELPER = (Path(__file__).parent / "export_files" / "each_once.py.template").rea
 
 def export(
     env_id: WorldId,
-    folder: Annotated[
-        Path,
-        typer.Argument(help="A new or empty folder for the files; with --to inspect, a new log."),
-    ],
+    folder: Annotated[Path, "A new or empty folder for the files; with --to inspect, a new log."],
     to: Annotated[
         Literal["files", "inspect"],
-        typer.Option(help="inspect writes the run in the folder ID as a log for `inspect view`."),
+        "inspect writes the run in the folder ID as a log for `inspect view`.",
     ] = "files",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
     options: Options = [],  # noqa: B006

@@ -17,30 +17,24 @@ from agentgym.cli.common import (
     PolicyNames,
     Temperature,
     Template,
-    complete_world,
-    endpoint_options,
     exit_on_user_error,
     model_options,
     parse_options,
+    policy_configs,
     progress_bar,
     resume_hint,
     show_table,
     split_label,
 )
 from agentgym.training.evaluation.leagues import League, league_tables, play_league
-from agentgym.training.rollout import PolicyConfig
 
-World = Annotated[
-    str, typer.Option(help="A team whose agents compete.", autocompletion=complete_world)
-]
-Episodes = Annotated[int, typer.Option(help="Instances, on which all line-ups play.")]
-Out = Annotated[Path, typer.Option(help="Folder for trajectories and settings.")]
+World = Annotated[str, "A team whose agents compete."]
 
 
 def league(
     world: World = "PursuitWorld-match",
     policy: PolicyNames = ["random", "noisy:p=0.2", "oracle"],  # noqa: B006
-    episodes: Episodes = 20,
+    episodes: Annotated[int, "Instances, on which all line-ups play."] = 20,
     options: Options = [],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
@@ -49,7 +43,7 @@ def league(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    out: Out = Path("runs/league"),
+    out: Annotated[Path, "Folder for trajectories and settings."] = Path("runs/league"),
 ) -> None:
     """Play all pairs of policies in all seats, and rate the policies. An
     interrupted league resumes. If policies or episodes are added, only the missing games are
@@ -57,10 +51,7 @@ def league(
     """
     with exit_on_user_error():
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
-        transport = endpoint_options(endpoint)
-        policies = []
-        for label, name in map(split_label, policy):
-            policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
+        policies = policy_configs(map(split_label, policy), model, endpoint)
         settings = League(
             world=world, policies=policies, episodes=episodes, options=parse_options(options)
         )

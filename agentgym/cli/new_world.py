@@ -27,10 +27,8 @@ _TAKEN = ("agentgym", "tests", "test")
 
 
 def new_world(
-    name: Annotated[str, typer.Argument(help="Name of the package, such as guess_bench.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the package; by default its name, here.")
-    ] = None,
+    name: Annotated[str, "Name of the package, such as guess_bench."],
+    out: Annotated[Path | None, "Folder of the package; by default its name, here."] = None,
 ) -> None:
     """Create a small package with an example world and its tests."""
     with exit_on_user_error():

@@ -23,7 +23,7 @@ _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 def package(
     env_id: WorldId,
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder for the package.")],
+    folder: Annotated[Path, "A new or empty folder for the package."],
     target: Annotated[
         Literal["openenv", "verifiers"],
         typer.Option("--for", help="openenv for a server and its image, verifiers for its hub."),
@@ -32,7 +32,7 @@ def package(
         list[str],
         typer.Option("--set", help="an option of the stack as name=value; may be repeated."),
     ] = [],  # noqa: B006
-    name: Annotated[str, typer.Option(help="Name of the package; by default the world's.")] = "",
+    name: Annotated[str, "Name of the package; by default the world's."] = "",
 ) -> None:
     """Package a world with oracles and context strategies for OpenEnv or the verifiers hub."""
     with exit_on_user_error():

@@ -160,9 +160,7 @@ def play(
     seed: Seed = 0,
     oracles: Oracles = "",
     options: Options = [],  # noqa: B006 - typer's form of a repeated option
-    out: Annotated[
-        Path | None, typer.Option(help="Append the episode to this log (JSONL) at the end.")
-    ] = None,
+    out: Annotated[Path | None, "Append the episode to this log (JSONL) at the end."] = None,
 ) -> None:
     """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D quits."""
     with exit_on_user_error():

@@ -9,29 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.common import (
-    Options,
-    complete_world,
-    exit_on_user_error,
-    parse_options,
-    parse_sizes,
-)
+from agentgym.cli.common import Options, exit_on_user_error, parse_options, parse_sizes
 from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
     from agentgym.training.integrations.mcp import ServedEpisode
-
-
-MaxSessions = Annotated[
-    int,
-    typer.Option(
-        min=1, max=10_000, help="Maximum concurrent sessions per episode or stack, with --http."
-    ),
-]
-IdleSeconds = Annotated[
-    float,
-    typer.Option(min=1.0, help="Idle seconds after which a session is closed, with --http."),
-]
 
 
 Targets = Annotated[
@@ -39,7 +21,6 @@ Targets = Annotated[
     typer.Argument(
         metavar="TARGET...",
         help="A world, or office servers joined by +, such as canvas+email; with --openenv one or more worlds.",
-        autocompletion=complete_world,
     ),
 ]
 OpenEnv = Annotated[
@@ -49,9 +30,6 @@ OpenEnv = Annotated[
     ),
 ]
 Stdio = Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")]
-HttpAddress = Annotated[
-    str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
-]
 EpisodeCount = Annotated[
     int,
     typer.Option(
@@ -67,34 +45,36 @@ Token = Annotated[
         "hides it from the process list.",
     ),
 ]
-FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")]
-RunFolder = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
-        "served again. Each call is a turn, and an abandoned episode keeps its current score."
-    ),
-]
-SizeList = Annotated[
-    str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
-]
-AgentName = Annotated[str, typer.Option(help="The agent's name in the report, with --out.")]
 
 
 def serve(
     targets: Targets,
     openenv: OpenEnv = False,
     stdio: Stdio = False,
-    http: HttpAddress = "",
+    http: Annotated[str, "Serve on an address of this host, such as 127.0.0.1:8000."] = "",
     episodes: EpisodeCount = 1,
     token: Token = "",
-    max_sessions: MaxSessions = 64,
-    idle_seconds: IdleSeconds = 1_800.0,
-    seed: FirstSeed = 0,
+    max_sessions: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000, help="Maximum concurrent sessions per episode or stack, with --http."
+        ),
+    ] = 64,
+    idle_seconds: Annotated[
+        float,
+        typer.Option(min=1.0, help="Idle seconds after which a session is closed, with --http."),
+    ] = 1_800.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
     options: Options = [],  # noqa: B006
-    out: RunFolder = None,
-    sizes: SizeList = "",
-    agent: AgentName = "",
+    out: Annotated[
+        Path | None,
+        "Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
+        "served again. Each call is a turn, and an abandoned episode keeps its current score.",
+    ] = None,
+    sizes: Annotated[
+        str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
+    ] = "",
+    agent: Annotated[str, "The agent's name in the report, with --out."] = "",
 ) -> None:
     """Serve a world or office servers over MCP, or worlds for OpenEnv; --out records the episodes."""
     with exit_on_user_error():

@@ -18,9 +18,7 @@ RunFolder = Annotated[Path, typer.Argument(help="A folder written by `agentgym a
 
 def submit(
     run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option(help=f"The file to write; {SUBMISSION} in the run by default.")
-    ] = None,
+    out: Annotated[Path | None, f"The file to write; {SUBMISSION} in the run by default."] = None,
 ) -> None:
     """Write the results of a complete run on the test split as a file that others can check."""
     out = out or run / SUBMISSION
@@ -36,7 +34,7 @@ def submit(
 
 
 def review(
-    submission: Annotated[Path, typer.Argument(help="A file written by `agentgym submit`.")],
+    submission: Annotated[Path, "A file written by `agentgym submit`."],
     run: RunFolder,
     replay: Annotated[int, typer.Option(min=0, help="Maximum episodes to replay.")] = REPLAYS,
     seed: Annotated[

@@ -21,9 +21,6 @@ from agentgym.cli.common import (
     Options,
     Template,
     Window,
-    complete_context,
-    complete_oracles,
-    complete_world,
     exit_on_user_error,
     parse_arms,
     parse_options,
@@ -45,137 +42,79 @@ FIGURE = "learning_curve.png"
 _TEAM_TEACHER = "noisy:p=0.2"
 
 
-World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
-Horizons = Annotated[
-    str, typer.Option(help="Optimal episode lengths in training, comma-separated.")
-]
+World = Annotated[str, "The training world."]
 Arms = Annotated[
-    str,
-    typer.Option(
-        help="Oracle arms in training, comma-separated; the learning curve uses the first.",
-        autocompletion=complete_oracles,
-    ),
+    str, "Oracle arms in training, comma-separated; the learning curve uses the first."
 ]
-Contexts = Annotated[
-    str,
-    typer.Option(
-        help=f"Context strategies in training, comma-separated: {CONTEXT_HELP}.",
-        autocompletion=complete_context,
-    ),
-]
-CloningSteps = Annotated[
-    int | None, typer.Option(help="Cloning steps; default 600, or 40 with --model.")
-]
-RlSteps = Annotated[
-    int | None, typer.Option(help="GRPO steps after cloning; default 120, or 20 with --model.")
-]
-Episodes = Annotated[
-    int | None,
-    typer.Option(
-        help="Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
-    ),
-]
+Contexts = Annotated[str, f"Context strategies in training, comma-separated: {CONTEXT_HELP}."]
 HintSteps = Annotated[
-    int | None,
-    typer.Option(
-        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
-    ),
+    int | None, "Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help="Fine-tune this model: a transformers folder, a GGUF file, or smollm2."),
-]
-Lora = Annotated[int | None, typer.Option(help="Only train LoRA adapters of this rank.")]
 Teacher = Annotated[
     str | None,
-    typer.Option(
-        help="The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
-        "for a team), or oracle with --model."
-    ),
+    "The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
+    "for a team), or oracle with --model.",
 ]
 Opponents = Annotated[
     list[str],
-    typer.Option(
-        "--opponent",
-        help="A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
-    ),
-]
-Pool = Annotated[
-    str | None,
-    typer.Option(
-        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy."
-    ),
-]
-Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
-Evaluation = Annotated[
-    str | None,
-    typer.Option(
-        "--eval",
-        help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
-    ),
-]
-CurriculumName = Annotated[
-    str | None,
-    typer.Option(
-        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
-    ),
-]
-SamplerName = Annotated[
-    str | None,
-    typer.Option(help="GRPO sampler: vllm."),
-]
-SamplerOptions = Annotated[
-    list[str],
-    typer.Option(
-        "--sampler-set",
-        help="A sampler option as name=value, e.g. max_model_len=8192; may be repeated.",
-    ),
-]
-Settings = Annotated[
-    list[str],
-    typer.Option(
-        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated."
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        exists=True,
-        dir_okay=False,
-        help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
-    ),
+    "A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
 ]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
-Out = Annotated[
-    Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
-]
+Out = Annotated[Path, "Folder for the model, its checkpoints and its learning curve."]
 
 
 def train(
     command: typer.Context,
-    config: ConfigFile = None,
-    model: Model = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            exists=True,
+            dir_okay=False,
+            help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
+    ] = None,
     world: World = "ListWorld",
-    horizons: Horizons = "3",
+    horizons: Annotated[str, "Optimal episode lengths in training, comma-separated."] = "3",
     oracles: Arms = "none",
     context: Contexts = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    cloning: CloningSteps = None,
-    rl: RlSteps = None,
+    cloning: Annotated[int | None, "Cloning steps; default 600, or 40 with --model."] = None,
+    rl: Annotated[int | None, "GRPO steps after cloning; default 120, or 20 with --model."] = None,
     hints: HintSteps = None,
-    episodes: Episodes = None,
-    lora: Lora = None,
+    episodes: Annotated[
+        int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
+    ] = None,
+    lora: Annotated[int | None, "Only train LoRA adapters of this rank."] = None,
     teacher: Teacher = None,
     opponent: Opponents = [],  # noqa: B006
-    pool: Pool = None,
-    method: Method = None,
-    evaluation: Evaluation = None,
-    curriculum: CurriculumName = None,
-    sampler: SamplerName = None,
-    sampler_set: SamplerOptions = [],  # noqa: B006
-    setting: Settings = [],  # noqa: B006
+    pool: Annotated[
+        str | None,
+        "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
+    ] = None,
+    method: Annotated[str | None, "clone, grpo or both."] = None,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(
+            "--eval",
+            help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
+        ),
+    ] = None,
+    curriculum: Annotated[
+        str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
+    ] = None,
+    sampler: Annotated[str | None, "GRPO sampler: vllm."] = None,
+    sampler_set: Annotated[
+        list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
+    ] = [],  # noqa: B006
+    setting: Annotated[
+        list[str],
+        "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
+    ] = [],  # noqa: B006
     max_new_tokens: MaxNewTokens = None,
     device: Device = None,
     dtype: DTypeName = None,
@@ -223,12 +162,16 @@ def train(
         if evaluation is not None:
             tuning |= parse_cells(evaluation)
         tuning = without_none(tuning | parse_options(setting, "--setting"))
+        steps: dict[str, Any] = {"rl_steps": rl, "episodes": episodes, "teacher": teacher}
+        if pool:
+            steps["pool"] = split(pool)
         if model is None:
             _refuse(tuning, "requires --model; without it a small model is trained from scratch")
+            steps |= {"cloning_steps": cloning, "hint_steps": hints}
         else:
-            settings |= {"model": model, **tuning}
-        steps = _steps(model, cloning, hints, rl, pool)
-        settings |= without_none({**steps, "episodes": episodes, "teacher": teacher})
+            _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
+            steps |= {"clone_steps": cloning, "model": model, **tuning}
+        settings |= without_none(steps)
     start = _learn if model is None else finetune
     start(settings, out)
 
@@ -257,16 +200,6 @@ def _read_opponents(texts: list[str]) -> dict[str, str]:
     if wrong := [text for text in texts if not read_seats(text)]:
         raise ValueError(f"--opponent must be SEAT=POLICY, like player_1=oracle, got {wrong[0]!r}")
     return read_seats(",".join(texts))
-
-
-def _steps(
-    model: str | None, cloning: int | None, hints: int | None, rl: int | None, pool: str | None
-) -> dict[str, Any]:
-    shared = {"rl_steps": rl, "pool": split(pool) if pool else None}
-    if model is None:
-        return {"cloning_steps": cloning, "hint_steps": hints, **shared}
-    _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
-    return {"clone_steps": cloning, **shared}
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:
@@ -358,10 +291,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 def parse_cells(text: str) -> dict[str, Any]:
     """Parse the arms and horizons of an evaluation."""
-    arms, colon, horizons = text.partition(":")
-    if not colon or not split(horizons):
+    arms, _, horizons = text.partition(":")
+    if not split(horizons):
         raise ValueError(f"--eval must be ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
-    return {
-        "eval_arms": parse_arms(arms),
-        "eval_horizons": parse_sizes(horizons, "horizons of --eval"),
-    }
+    return {"eval_arms": parse_arms(arms), "eval_horizons": parse_sizes(horizons)}

@@ -16,10 +16,8 @@ from agentgym.training.viewer.optimal import build_view_with_optimal_calls
 
 
 def view(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders or logs.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write one self-contained HTML file instead of serving.")
-    ] = None,
+    runs: Annotated[list[Path], "Run folders or logs."],
+    out: Annotated[Path | None, "Write one self-contained HTML file instead of serving."] = None,
     optimal: Annotated[
         bool,
         typer.Option(
@@ -35,7 +33,7 @@ def view(
         ),
     ] = "0,0",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 picks a free one.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    browser: Annotated[bool, "Open the page in a browser."] = True,
 ) -> None:
     """Show the episodes of finished or running runs in a browser. Ctrl-C ends."""
     view_of = build_view_with_optimal_calls if optimal else build_view

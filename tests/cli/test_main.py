@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.cli import app
-from agentgym.cli.common import complete_context, complete_oracles, complete_world, complete_worlds
 from agentgym.training.evaluation import TRAJECTORIES
 from agentgym.training.rollout.lines import torn_at
 from tests.helpers import PATIENCE, run_python
@@ -52,8 +51,7 @@ def test_list_shows_the_ids_with_all_words() -> None:
     assert all("Grid" in each and "easy" in each for each in ids)
     none = command("list", "gird")
     assert (none.returncode, none.stdout) == (2, "")
-    assert "no id contains gird; did you mean 'Grid'?" in none.stderr
-    assert "no id contains xyzzy; agentgym list --all shows all" in command("list", "xyzzy").stderr
+    assert "no id contains gird; agentgym list --all shows all" in none.stderr
 
 
 def test_the_version_is_printed() -> None:
@@ -271,14 +269,6 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_names_are_completed() -> None:
-    assert "ListWorld-easy" in complete_world("listw")
-    assert complete_worlds("TreeWorld,GridW")[0] == "TreeWorld,GridWorld"
-    assert complete_oracles("none,SP") == ["none,SP", "none,SPH"]
-    assert "clear_results+compaction" in complete_context("clear_results+com")
-    assert "--install-completion" in command("--help").stdout
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None:
     pipe, log, empty = tmp_path / "pipe", tmp_path / "t.jsonl", tmp_path / "empty"
@@ -290,7 +280,7 @@ def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None
         "rollout ListWorld --seed -1": "greater than or equal to 0",
         "export CodeWorld x --seed -1": "greater than or equal to 0",
         f"rollout ListWorld --out {pipe}": "is a device or a pipe",
-        "ablate --out /dev/zero": "is a device or a pipe",
+        "ablate --out /dev/zero": "File exists",
         f"view {pipe}": "is a device or a pipe",
         f"doctor {empty}": "contains no run",
         f"play ListWorld --out {log}": "contains an episode of another run",

@@ -159,14 +159,9 @@ class Ablation(Config):
             shots=self.shots,
             labels=True,
             context=context,
-            window=self.tokens_shown,
+            window=window_of(vars(self)),
             **{**sizes, **given},
         )
-
-    @property
-    def tokens_shown(self) -> int | None:
-        """Context window shared by all contexts; None for no limit."""
-        return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
         """Return all episodes in the order of `cells_of`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,10 +44,10 @@ class _Worker(Generic[CellT]):
     connection: Connection
     cells: list[CellT] = field(default_factory=list)
 
-    def send(self, cells: Sequence[CellT]) -> None:
-        self.cells.extend(cells)
+    def send(self, cell: CellT) -> None:
+        self.cells.append(cell)
         with suppress(OSError):  # `read` reports a dead worker
-            self.connection.send(cells)
+            self.connection.send(cell)
 
     def read(self) -> Any:
         try:
@@ -104,44 +104,22 @@ def play_in_threads(
             waiting.put(None)
 
 
-class _Waiting(Generic[CellT]):
-    """Queue that retries killed workers' cells last, when an overloaded host may have recovered."""
-
-    def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
-        self._batches, self._retries = iter(batches), retries
-        self._again: deque[Sequence[CellT]] = deque()
-        self._attempts: Counter[CellT] = Counter()
-
-    def take(self) -> Sequence[CellT]:
-        return next(self._batches, ()) or (self._again.popleft() if self._again else ())
-
-    def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Requeue a killed worker's cells; yield the running cell if it has no attempts left."""
-        cell, *others = cells
-        if others:
-            self._again.append(others)
-        self._attempts[cell] += 1
-        if self._attempts[cell] > self._retries:
-            yield Lost(cell, f"{cause} (attempt {self._attempts[cell]})")
-        else:
-            self._again.append([cell])
-
-
 def play_cells(
-    play: Callable[[CellT], AnswerT], batches: Iterable[Sequence[CellT]], workers: int, retries: int
+    play: Callable[[CellT], AnswerT], cells: Sequence[CellT], workers: int, retries: int
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes and yield results, or `Lost`, as they finish."""
-    waiting = _Waiting(batches, retries)
+    # Killed workers' cells are retried last, when an overloaded host may have recovered.
+    waiting = deque(cells)
+    attempts: Counter[CellT] = Counter()
     pool: list[_Worker[CellT]] = []
     try:
         while True:
-            while len(pool) < workers and (batch := waiting.take()):
+            while len(pool) < min(workers, len(waiting)):
                 pool.append(_start(play))
-                pool[-1].send(batch)
-            for worker in pool:
-                # Send more cells before the last cell ends, so that workers never idle.
-                while len(worker.cells) < 2 and (batch := waiting.take()):
-                    worker.send(batch)
+            # Send another cell before the last cell ends, so that workers never idle.
+            for worker in [*pool, *pool]:
+                if waiting and len(worker.cells) < 2:
+                    worker.send(waiting.popleft())
             busy = {worker.connection: worker for worker in pool if worker.cells}
             if not busy:
                 return
@@ -151,7 +129,13 @@ def play_cells(
                     yield worker.read()
                 except _Killed as killed:
                     pool.remove(worker)
-                    yield from waiting.put_back(worker.cells, killed)
+                    cell, *others = worker.cells
+                    waiting.extend(others)
+                    attempts[cell] += 1
+                    if attempts[cell] > retries:
+                        yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
+                    else:
+                        waiting.append(cell)
     finally:
         for worker in pool:
             worker.close()
@@ -171,8 +155,7 @@ def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
     follow_the_parent()
     with suppress(*GONE):
         while True:
-            for cell in connection.recv():
-                connection.send(_attempt(play, cell))
+            connection.send(_attempt(play, connection.recv()))
 
 
 def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:

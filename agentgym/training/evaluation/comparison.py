@@ -14,7 +14,14 @@ from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.provenance import difference
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_arms, played
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    distinct,
+    group_by,
+    ordered_arms,
+    played,
+)
 from agentgym.training.evaluation.statistics import Interval, holm_by_key
 from agentgym.training.evaluation.study_folder import (
     Study,
@@ -126,7 +133,9 @@ def comparison_tables(
         return []
     tables = []
     for world, rows in results.by("world").items():
-        tables.append(_rates_table(world, rows.everything))
+        title = f"{world}: success rate by policy and oracles, % with 95% intervals"
+        axes = {"policy": distinct(rows.everything, "policy"), "arm": ordered_arms(rows.everything)}
+        tables.append(success_table(title, rows.everything, axes))
     tables += _differences_table(results.everything, policies)
     return tables + _levels_tables(results, levels or {})
 
@@ -169,17 +178,17 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
     return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
 
 
-def _rates_table(world: str, rows: Sequence[Result]) -> Table:
-    arms = ordered_arms(rows)
-    rates = summarize(rows, ("policy", "arm"), "success")
+def success_table(title: str, rows: Sequence[Result], axes: Mapping[str, Sequence[str]]) -> Table:
+    """Return a table of success rates by two fields; `axes` contains the fields' values."""
+    down, across = axes
+    rates, groups = summarize(rows, (down, across), "success"), group_by(rows, down)
     lines = []
-    for policy, own in group_by(rows, "policy").items():
-        line = [policy]
-        for arm in arms:
-            line += [cell(rates, (policy, arm))]
-        lines.append([*line, *quality(own)])
-    title = f"{world}: success rate by policy and oracles, % with 95% intervals"
-    header = ["policy", *(arm or "none" for arm in arms), *QUALITY]
+    for name in axes[down]:
+        line = [name or "none"]
+        for column in axes[across]:
+            line.append(cell(rates, (name, column)))
+        lines.append([*line, *quality(groups[name])])
+    header = [down, *(column or "none" for column in axes[across]), *QUALITY]
     return title + few_instances(rows), header, lines
 
 

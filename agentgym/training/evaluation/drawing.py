@@ -21,12 +21,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
+from agentgym.training.evaluation.missing import Results, as_results, idle_cells
 from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.evaluation.scoring import (
     CELL,
@@ -163,9 +162,11 @@ def _figure(panel: Axes) -> Figure:
 
 
 def fit(text: str, inches: float) -> str:
-    """Wrap text to a width in inches; a single long name breaks before capital letters."""
+    """Wrap text to a width in inches, and escape characters that cannot be drawn. A single long
+    name breaks before capital letters.
+    """
     width = max(7, round(_PER_INCH * inches))
-    text = text.replace(" %", "\u00a0%")  # keep a line from starting with %
+    text = _drawable(text).replace(" %", "\u00a0%")  # keep a line from starting with %
     if " " in text:
         return fill(text, width).replace("\u00a0", " ")
     return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
@@ -195,6 +196,8 @@ def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        for text in legend.get_texts():
+            text.set_text(_drawable(text.get_text()))
         box = legend.get_window_extent(renderer)
         if box.width <= figure.bbox.width or columns == 1:
             figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
@@ -215,14 +218,11 @@ def add_caption(
     The figure averages over all fields of `Result` except the policy and `shown`.
     """
     results = as_results(results)
-    parts = [*_policies(results), _sample_sizes(results)]
+    parts = [_policies(results), _sample_sizes(results)]
     if pooled := _pooled(results, shown):
         parts.append(f"means over {', '.join(pooled)}")
     parts += _lacking(results)
-    idle: dict[str, None] = {}
-    for rows in group_by(results, *CELL).values():
-        idle |= dict.fromkeys(idle_wrappers(rows))
-    if idle:
+    if idle := idle_cells(results):
         parts.append(f"{', '.join(idle)} never acted in some cells")
     if over := sum(row.over_window for row in results):
         parts.append(f"{over} episodes outgrew the window")
@@ -232,13 +232,12 @@ def add_caption(
     add_note(figure, "; ".join(filter(None, [*parts, note])))
 
 
-def _policies(results: Results) -> Iterator[str]:
+def _policies(results: Results) -> str:
     names = []
     for name, model in distinct(results, "policy", "model"):
         if name:
             names.append(f"{name} ({model})" if model else name)
-    if names:
-        yield f"policy: {', '.join(names)}"
+    return f"policy: {', '.join(names)}" if names else ""
 
 
 def _sample_sizes(results: Results) -> str:
@@ -348,26 +347,12 @@ def save(figure: Figure, path: Path) -> list[Path]:
     FigureCanvasAgg(figure)
     paths = list(map(path.with_suffix, metadata))
     with rc_context({"svg.hashsalt": path.stem}):
-        _make_drawable(figure)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout is final
         for place, stamps in zip(paths, metadata.values(), strict=True):
             with replacing(place) as file:
                 figure.savefig(file, format=place.suffix[1:], dpi=_DPI, metadata=dict(stamps))
     return paths
-
-
-def _make_drawable(figure: Figure) -> None:
-    """Disable math markup in all text, and escape characters that cannot be drawn."""
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-        text.set_text(_drawable(text.get_text()))
-    for panel in figure.axes:
-        for axis in (panel.xaxis, panel.yaxis):
-            formatter = axis.get_major_formatter()
-            if isinstance(formatter, FuncFormatter):  # drawing regenerates tick labels
-                labels = formatter.func
-                formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
 
 
 def _drawable(text: str) -> str:

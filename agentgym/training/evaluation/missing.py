@@ -46,7 +46,22 @@ class Results(list[Result]):
 
     def notes(self) -> list[str]:
         """Return remarks on missing episodes and idle strategies."""
-        return list(_notes(self))
+        notes = []
+        if self.missing:
+            notes.append(
+                f"{len(self.everything)} episodes were expected and {len(self.missing)} are missing "
+                f"({describe_missing(self.missing)}); differences use complete pairs, and rates that "
+                "the missing episodes could move beyond their interval show bounds, with all of them "
+                f"failed and all solved; they belong to {_cells(self.missing)}"
+            )
+        if over := [row for row in self if row.over_window]:
+            notes.append(
+                f"{len(over)} episodes outgrew the model's context window and count as failures: "
+                f"{_cells(over)}"
+            )
+        for name, rows in idle_cells(self).items():
+            notes.append(f"{name} never acted, so its rows measure no strategy: {_cells(rows)}")
+        return notes
 
 
 def as_results(results: Sequence[Result]) -> Results:
@@ -88,31 +103,16 @@ def describe_missing(rows: Iterable[Result]) -> str:
     return ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) or "0"
 
 
-def _notes(results: Results) -> Iterator[str]:
-    if results.missing:
-        yield (
-            f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
-            f"missing ({describe_missing(results.missing)}); differences use complete pairs, and "
-            "rates that the missing episodes could move beyond their interval show bounds, with all "
-            f"of them failed and all solved; they belong to {_cells(results.missing)}"
-        )
-    if over := [row for row in results if row.over_window]:
-        yield (
-            f"{len(over)} episodes outgrew the model's context window and count as failures: "
-            f"{_cells(over)}"
-        )
+def idle_cells(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Return the context wrappers that edited nothing in a whole cell, with the cells' episodes."""
     idle: dict[str, list[Result]] = {}
-    for rows in group_by(results, *CELL).values():
-        for name in idle_wrappers(rows):
+    for rows in group_by(played(results), *CELL).values():
+        names = set(rows[0].idle)
+        for row in rows:
+            names.intersection_update(row.idle)
+        for name in sorted(names):
             idle.setdefault(name, []).extend(rows)
-    for name, rows in idle.items():
-        yield f"{name} never acted, so its rows measure no strategy: {_cells(rows)}"
-
-
-def idle_wrappers(rows: Iterable[Result]) -> list[str]:
-    """Return the context wrappers that never edited anything."""
-    names = [set(row.idle) for row in played(rows)]
-    return sorted(set.intersection(*names)) if names else []
+    return idle
 
 
 def _cells(rows: Iterable[Result]) -> str:

@@ -136,14 +136,13 @@ def _existing(
 def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw the effects on success rate and step accuracy by intervention and world (figure 6b)."""
     results = as_results(results)
-    worlds = group_by(results.everything, "world")
     changes, letters = _changes(results, "world")
+    panels: dict[str, list[Key]] = {}
+    for world in group_by(results.everything, "world"):
+        panels[world] = [(world, letter) for letter in letters]
     names = [INTERVENTIONS[letter] for letter in letters]
-    figure, columns = new_grid(len(worlds), 1, rows_height(names, 2))
-    for (panel,), world in zip(columns, worlds, strict=True):
-        set_title(panel, world)
-        _draw_changes(panel, changes, [(world, letter) for letter in letters], names)
-    _finish_changes(figure, results, ("world", "arm"), note)
+    figure = _draw_changes(changes, panels, names)
+    add_caption(figure, results, ("world", "arm"), note)
     return figure
 
 
@@ -192,11 +191,11 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     results = as_results(results)
     policies = list(results.by("policy"))
     changes, letters = _changes(results, "policy")
-    figure, columns = new_grid(max(1, len(letters)), 1, rows_height(policies, 2))
-    for (panel,), letter in zip(columns, letters, strict=False):
-        set_title(panel, INTERVENTIONS[letter])
-        _draw_changes(panel, changes, [(name, letter) for name in policies], policies)
-    _finish_changes(figure, results, ("arm",), note)
+    panels: dict[str, list[Key]] = {}
+    for letter in letters:
+        panels[INTERVENTIONS[letter]] = [(name, letter) for name in policies]
+    figure = _draw_changes(changes, panels, policies)
+    add_caption(figure, results, ("arm",), note)
     return figure
 
 
@@ -208,29 +207,27 @@ def _changes(results: Results, field: str) -> tuple[dict[str, dict[Key, Interval
 
 
 def _draw_changes(
-    panel: Axes,
     changes: Mapping[str, Mapping[Key, Interval]],
-    keys: Sequence[Key],
+    panels: Mapping[str, Sequence[Key]],
     names: Sequence[str],
-) -> None:
-    panel.axvline(0, color=rcParams["axes.edgecolor"], linewidth=0.6)
-    for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-        places, intervals = _existing(changes[metric], keys)
-        shifted = [place + side for place in places]
-        style = {"facecolor": colour, "edgecolor": colour}
-        draw_bars(panel, shifted, intervals, [style] * len(places), 0.34)
-    name_rows(panel, names)
-    panel.set_xlabel(fit("change (percentage points)", panel_width(panel)))
-
-
-def _finish_changes(
-    figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str
-) -> None:
+) -> Figure:
+    """Draw a panel for each title in `panels`, with a named row for each of the title's keys."""
+    figure, columns = new_grid(max(1, len(panels)), 1, rows_height(names, 2))
+    for (panel,), (title, keys) in zip(columns, panels.items(), strict=False):
+        set_title(panel, title)
+        panel.axvline(0, color=rcParams["axes.edgecolor"], linewidth=0.6)
+        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
+            places, intervals = _existing(changes[metric], keys)
+            shifted = [place + side for place in places]
+            style = {"facecolor": colour, "edgecolor": colour}
+            draw_bars(panel, shifted, intervals, [style] * len(places), 0.34)
+        name_rows(panel, names)
+        panel.set_xlabel(fit("change (percentage points)", panel_width(panel)))
     limits = np.array([panel.get_xlim() for panel in figure.axes])
     for panel in figure.axes:
         panel.set_xlim(limits.min(), limits.max())
     add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
-    add_caption(figure, results, shown, note)
+    return figure
 
 
 def _axis_label(row: Result) -> str:

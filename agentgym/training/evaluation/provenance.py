@@ -23,6 +23,7 @@ import agentgym
 from agentgym.assemble.registry import resolve
 from agentgym.play.policy import Policy
 from agentgym.training.rollout.policies import IN_MEMORY, PolicyConfig
+from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.digests import digest
 
 _PACKAGE = Path(agentgym.__file__).parent
@@ -32,10 +33,6 @@ _SPEED_ONLY = ("batch_size", "device")
 _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
 # Fields that all policies of a folder share: digests of the package and of the worlds.
 SOURCES = ("code", "worlds")
-# Fields that older folders may lack.
-_NEW = (*SOURCES, "modules")
-# Collector classes that store a policy in their attribute `policy`.
-_ADAPTERS = ("UserPolicy",)
 _SHOWN = 16
 
 
@@ -105,15 +102,16 @@ def difference(kept: Mapping[str, Any], found: Mapping[str, Any], names: Iterabl
     `names` are the facts to compare, by default all.
     """
     for name in names or [*kept, *found]:
-        if name in _NEW and not (name in kept and name in found):
-            continue
-        old, new = _fact(kept, name), _fact(found, name)
+        old, new = kept.get(name), found.get(name)
         if name in ("worlds", "modules"):
-            for part in old.keys() & new.keys():
-                if old[part] != new[part]:
-                    return _sentence(f"{name[:-1]} {part}", old[part], new[part])
+            before, now = old or {}, new or {}
+            for part in before.keys() & now.keys():
+                if before[part] != now[part]:
+                    return _sentence(f"{name[:-1]} {part}", before[part], now[part])
+        elif name == "agentgym" and _release(old) == _release(new):
+            continue
         elif old != new:
-            return _sentence(name, kept.get(name), found.get(name))
+            return _sentence(name, old, new)
     return ""
 
 
@@ -121,14 +119,13 @@ def _sentence(name: str, old: object, new: object) -> str:
     return f"its {name} was {json.dumps(old)} and is {json.dumps(new)}"
 
 
-def _fact(facts: Mapping[str, Any], name: str) -> Any:
-    fact = facts.get(name)
-    return str(fact).split(".")[:2] if name == "agentgym" else fact
+def _release(version: object) -> list[str]:
+    return str(version).split(".")[:2]
 
 
 def _owner(policy: Policy) -> Any:
     target: Any = policy
-    while isinstance(target, functools.partial) or type(target).__name__ in _ADAPTERS:
+    while isinstance(target, functools.partial | UserPolicy):
         target = target.func if isinstance(target, functools.partial) else target.policy
     return target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
 

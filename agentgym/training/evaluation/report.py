@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
+from agentgym.training.evaluation.comparison import (
+    comparison_tables,
+    level_horizons,
+    pass_table,
+    success_table,
+)
 from agentgym.training.evaluation.intervals import PAIRS, Key, differences, effects, summarize
-from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
+from agentgym.training.evaluation.missing import Results, as_results, idle_cells
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import (
-    CELL,
     Result,
     distinct,
     group_by,
@@ -101,7 +105,10 @@ def _tables_of_one(results: Results) -> list[Table]:
         if managed:
             contexts.append(_contexts_table(world, each.everything))
         if managed and arms_differ and len(distinct(each.everything, "context")) > 1:
-            cells.append(_cells_table(world, each.everything))
+            title = f"{world}, arms x contexts: success rate, % with 95% intervals"
+            found = each.everything
+            axes = {"arm": ordered_arms(found), "context": ordered_contexts(found)}
+            cells.append(success_table(title, found, axes))
         seats += _seats_table(world, each)
     return [
         *(*headlines, *arms, *seats, *contexts, *cells),
@@ -215,20 +222,16 @@ def levelled_results(results: Sequence[Result]) -> Results:
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
     parts = []
     for paper in papers():
-        if rows := _rows_of(paper, results):
+        worlds = distinct(filter(paper.applies, results), "world")
+
+        def belongs(row: Result, paper: Paper = paper, worlds: list[str] = worlds) -> bool:
+            if row.missing or row.over_window:
+                return row.world in worlds
+            return paper.applies(row)
+
+        if rows := results.where(belongs):
             parts.append((paper, rows))
     return parts
-
-
-def _rows_of(paper: Paper, results: Results) -> Results:
-    worlds = distinct(filter(paper.applies, results), "world")
-
-    def belongs(row: Result) -> bool:
-        if row.missing or row.over_window:
-            return row.world in worlds
-        return paper.applies(row)
-
-    return results.where(belongs)
 
 
 def _arms_table(world: str, rows: Sequence[Result]) -> Table:
@@ -268,7 +271,9 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
         gains = differences(rows, (), "success", "none", "context")
     lines = []
     for name in ordered_contexts(rows):
-        line = [_named_context(groups[name], name), percent(means["success"][name,])]
+        idle = sorted(idle_cells(groups[name]))
+        label = f"{name} ({', '.join(idle)} never acted)" if idle else name
+        line = [label, percent(means["success"][name,])]
         if compared:
             line.append(cell(gains, (name,), signed=True))
         for metric in _TOKENS:
@@ -282,26 +287,6 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
         f"tokens ({counter}) an episode{few_instances(rows)}"
     )
     return title, header, lines
-
-
-def _named_context(rows: Sequence[Result], name: str) -> str:
-    idle: set[str] = set()
-    for some in group_by(rows, *CELL).values():
-        idle.update(idle_wrappers(some))
-    return f"{name} ({', '.join(sorted(idle))} never acted)" if idle else name
-
-
-def _cells_table(world: str, rows: Sequence[Result]) -> Table:
-    groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
-    rates = summarize(rows, ("arm", "context"), "success")
-    lines = []
-    for arm in ordered_arms(rows):
-        line = [arm or "none"]
-        for context in contexts:
-            line.append(cell(rates, (arm, context)))
-        lines.append([*line, *quality(groups[arm])])
-    title = f"{world}, arms x contexts: success rate, % with 95% intervals{few_instances(rows)}"
-    return title, ["arm", *contexts, *QUALITY], lines
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:

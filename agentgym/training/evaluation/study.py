@@ -195,9 +195,7 @@ def _play_all(
     if workers == 1 or threads > 1 or player is not None:
         yield from play_in_threads(play, iter(cells), min(threads, len(cells)))
         return
-    size = len(ablation.arms) * len(ablation.contexts)
-    batches = [cells[start : start + size] for start in range(0, len(cells), size)]
-    for ended in play_cells(play, batches, workers, RETRIES):
+    for ended in play_cells(play, cells, workers, RETRIES):
         if isinstance(ended, Lost):
             yield _Ended.of(ended.cell, ablation.lost(ended.cell, ended.cause))
         else:

@@ -138,9 +138,7 @@ class Study:
                 f"{out} contains episodes of {column!r} by a different policy: {found}; give the "
                 f"new policy a name (NAME={ablation.policy.name}), or choose another folder"
             )
-        runs = self.runs
-        if not any(_covers(run, new) for run in runs):
-            runs = [run for run in runs if not _covers(new, run)] + [new]
+        runs = self.runs if new in self.runs else [*self.runs, new]
         worlds = {**kept.get("worlds", {}), **played_by.get("worlds", {})}
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
 
@@ -153,14 +151,6 @@ def _default_settings() -> Mapping[str, Any]:
 def column_of(run: Mapping[str, Any]) -> str:
     """Return the name of a run's policy in tables."""
     return str(run["policy"]["label"] or run["policy"]["name"])
-
-
-def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    return (
-        column_of(one) == column_of(two)
-        and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
-        and all(two[name] <= one[name] for name in _COUNTS)
-    )
 
 
 def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:

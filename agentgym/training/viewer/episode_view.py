@@ -130,17 +130,15 @@ class Timeline:
         self._first: dict[str, Message] = {}
         self._places: dict[str, int] = {}
         self._shown: list[int] = []
-        self._restarted = False
 
     def __len__(self) -> int:
         return len(self._shown)
 
-    def restart(self) -> None:
-        """Make the next update start a new chat, which reuses message ids."""
-        self._restarted = True
-
-    def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat: `kept` messages of the previous chat, followed by `messages`.
+    def update(
+        self, kept: int, messages: Sequence[Message], *, new_chat: bool = False
+    ) -> dict[str, Any]:
+        """Apply a turn's chat: `kept` messages of the previous chat, followed by `messages`. A new
+        chat reuses message ids.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. If `kept` is too large, `ValueError` is raised.
@@ -151,8 +149,11 @@ class Timeline:
         gone = dict.fromkeys(self._shown[kept:])
         del self._shown[kept:]
         self.tokens -= sum(map(self._count, gone))
-        if self._restarted:
-            return self._begin(messages)
+        if new_chat:
+            self._first = {}
+            changes = self._rebuild(messages)
+            self.new = []  # a chat's opening messages are not results of an earlier reply
+            return changes
         if not self._fits(messages):
             return self._rebuild(messages)
         changed: dict[int, Entry] = {}
@@ -200,12 +201,6 @@ class Timeline:
 
     def _mark(self, message: Message) -> str:
         return mark_of(self._first[message.id], message, self._pool.tags)
-
-    def _begin(self, messages: Sequence[Message]) -> dict[str, Any]:
-        self._restarted, self._first = False, {}
-        changes = self._rebuild(messages)
-        self.new = []  # a chat's opening messages are not results of an earlier reply
-        return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
         shown = list(map(self._message, self._shown))
@@ -276,20 +271,21 @@ class _Builder:
             "tools": self._tools(),
         }
 
-    def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
-        timeline = self._timelines[agent]
-        changes = timeline.update(chat.kept, list(map(Message.from_dict, chat.messages)))
-        self._news.append((agent, list(timeline.new)))
+    def _update(
+        self, agent: str, chat: LoggedChat, *, new_chat: bool = False
+    ) -> tuple[dict[str, Any], list[Any]]:
+        timeline, messages = self._timelines[agent], list(map(Message.from_dict, chat.messages))
+        changes = timeline.update(chat.kept, messages, new_chat=new_chat)
+        self._news.append((agent, timeline.new))
         return changes, self._records.get(agent, {}).get("edits", [])
 
     def _turn(self, number: int, step: LoggedStep) -> dict[str, Any]:
         info = step.info
         agent = str(info.get("agent") or "")
         task = info.get("task")
-        if task != self._tasks.setdefault(agent, task):
-            self._timelines[agent].restart()
+        changed = task != self._tasks.setdefault(agent, task)
         self._tasks[agent] = task
-        changes, edits = self._update(agent, step)
+        changes, edits = self._update(agent, step, new_chat=changed)
         record = self._records[agent] = info.get("context") or {}
         turn = {
             "agent": agent,

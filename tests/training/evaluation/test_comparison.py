@@ -170,7 +170,7 @@ def test_several_policies_play_in_one_run(tmp_path: Path) -> None:
         (["--max-cost", "3", "--price", "1,2"], "requires a policy behind an endpoint"),
         (["--price", "1"], "--price must be PROMPT,REPLY"),
         (["--price", "1,1", "--price", "1,1", "--price", "1,1"], "3 times for 2 policies"),
-        (["--policy", "good=random"], "distinct"),
+        (["--policy", "good=random"], "good names two policies"),
     ):
         shown = CliRunner().invoke(app, [*given, *wrong])
         assert (shown.exit_code, message in shown.stderr) == (2, True), shown.stderr

@@ -131,7 +131,8 @@ def part(connection: Any, process: Any, folder: Path) -> int:
 
 def test_a_worker_of_cells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     worker = cell_pool._start(work)
-    worker.send([str(tmp_path), str(tmp_path)])
+    worker.send(str(tmp_path))
+    worker.send(str(tmp_path))
     assert part(worker.connection, worker.process, tmp_path) == 0
     assert capfd.readouterr().err == ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, log, nan
 from typing import NamedTuple
 
@@ -48,7 +47,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
         if len(pair) < 2 or not pair <= set(range(players)):
             raise ValueError(f"a game needs two different player numbers from 0 to {players - 1}")
     instances = {outcome.instance for outcome in outcomes}
-    strength, variance = _fit(_Games.of(outcomes, players))
+    strength, variance = _fit(outcomes, players)
     half = np.full(players - 1, inf)
     if len(instances) > 1:  # a variance requires at least two instances
         unbiased = variance * len(instances) / (len(instances) - 1)
@@ -67,56 +66,37 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     return intervals
 
 
-@dataclass(frozen=True)
-class _Games:
-    """Games as arrays.
-
-    Attributes:
-        contrast: +1 for the first player and -1 for the second, shape (games, players - 1); player
-            0 has no column.
-        weight: 1 for a played game, 1/2 for a game added to keep estimates finite.
-        cluster: The index of the instance; each added game forms its own cluster.
-    """
-
-    contrast: _FloatArray
-    score: _FloatArray
-    weight: _FloatArray
-    cluster: NDArray[np.int_]
-
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome], players: int) -> _Games:
-        games = list(outcomes)
-        pairs = sorted({outcome[:2] for outcome in outcomes})
-        for number, (one, two) in enumerate(pairs):
-            if one > two and (two, one) in pairs:
-                continue
-            for score in (0.0, 1.0):
-                games.append(Outcome(one, two, score, f"imaginary {number} {score}"))
-        contrast = np.zeros((len(games), players))
-        for row, game in enumerate(games):
-            contrast[row, game.first], contrast[row, game.second] = 1, -1
-        weight = np.ones(len(games))
-        weight[len(outcomes) :] = 0.5
-        _, cluster = np.unique([game.instance for game in games], return_inverse=True)
-        return cls(contrast[:, 1:], np.array([game.score for game in games]), weight, cluster)
-
-
-def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
+def _fit(outcomes: Sequence[Outcome], players: int) -> tuple[_FloatArray, _FloatArray]:
     """Return the players' strengths in log-odds, with cluster-robust variances."""
-    contrast = games.contrast
-    strength = np.zeros(contrast.shape[1])
+    games = list(outcomes)
+    pairs = sorted({outcome[:2] for outcome in outcomes})
+    for number, (one, two) in enumerate(pairs):
+        if one > two and (two, one) in pairs:
+            continue
+        for score in (0.0, 1.0):  # each of these games forms its own cluster
+            games.append(Outcome(one, two, score, f"imaginary {number} {score}"))
+    # +1 for the first player and -1 for the second, shape (games, players - 1)
+    contrast = np.zeros((len(games), players))
+    for row, game in enumerate(games):
+        contrast[row, game.first], contrast[row, game.second] = 1, -1
+    contrast = contrast[:, 1:]  # player 0 is the reference
+    weight = np.ones(len(games))
+    weight[len(outcomes) :] = 0.5
+    scores = np.array([game.score for game in games])
+    strength = np.zeros(players - 1)
     for _ in range(_STEPS):
         expected = 1 / (1 + np.exp(-contrast @ strength))
-        information = (contrast.T * games.weight * expected * (1 - expected)) @ contrast
+        information = (contrast.T * weight * expected * (1 - expected)) @ contrast
         # The information matrix is singular if some players are not connected by games.
         inverse = np.linalg.pinv(information)
-        pull = contrast.T * games.weight * (games.score - expected)
+        pull = contrast.T * weight * (scores - expected)
         step = inverse @ pull.sum(axis=1)
         strength = strength + np.clip(step, -1, 1)
         if np.abs(step).max(initial=0) < _CONVERGED:
             break
-    sums = np.zeros((games.cluster.max(initial=-1) + 1, len(strength)))
-    np.add.at(sums, games.cluster, pull.T)
+    _, cluster = np.unique([game.instance for game in games], return_inverse=True)
+    sums = np.zeros((cluster.max(initial=-1) + 1, len(strength)))
+    np.add.at(sums, cluster, pull.T)
     return strength, ((sums @ inverse) ** 2).sum(axis=0)
 
 
