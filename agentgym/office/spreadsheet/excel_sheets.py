@@ -27,6 +27,8 @@ MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
 # Larger workbooks are not cached, because memory use is sixty times the file size.
 _CACHED_BYTES = 2**19
+# Characters that are not allowed in XML.
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # The maximum number and openpyxl's names of rows and columns.
 _AXES = {"row": (MAX_ROWS, "max_row", "rows"), "column": (MAX_COLUMNS, "max_column", "cols")}
 # Valid titles in Excel.
@@ -142,6 +144,10 @@ def check_area(area: Area) -> None:
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value to a cell."""
     check_content(value, MAX_TEXT)
+    if isinstance(value, str) and _NO_TEXT.search(value):
+        raise ToolError(
+            f"invalid argument: a cell cannot contain control characters, got {echo(value)}"
+        )
     if isinstance(value, (int, float)) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     cell = sheet.cell(row, column)

@@ -60,8 +60,12 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     ) -> None:
         super().__init__(*args, **kwargs)
         self.env_id = env_id
-        self.options: Any = OmegaConf.to_container(OmegaConf.create(options or {}))
-        refuse_images("verl", make(env_id, **self.options))
+        if isinstance(options, DictConfig):
+            plain: Any = OmegaConf.to_container(options)
+        else:
+            plain = dict(options or {})
+        self.options = plain
+        refuse_images("verl", make(env_id, **plain))
         model = self.config.actor_rollout_ref.model
         stops = _stop_ids(model.get("hf_config_path") or model.path)
         self.renderer = Renderer(self.tokenizer, stops, self.apply_chat_template_kwargs)

@@ -37,8 +37,8 @@ from agentgym.envs.loca.results import data_rows
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_invoice
 from agentgym.office.email.messages import Mail
-from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.office.warehouse.engine import Table, TableName
+from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
