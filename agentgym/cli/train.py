@@ -42,6 +42,18 @@ FIGURE = "learning_curve.png"
 _TEAM_TEACHER = "noisy:p=0.2"
 
 
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        exists=True,
+        dir_okay=False,
+        help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
+    ),
+]
+Model = Annotated[
+    str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
+]
 World = Annotated[str, "The training world."]
 Arms = Annotated[
     str, "Oracle arms in training, comma-separated; the learning curve uses the first."
@@ -59,24 +71,38 @@ Opponents = Annotated[
     list[str],
     "A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
 ]
+Episodes = Annotated[
+    int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
+]
+Pool = Annotated[
+    str | None,
+    "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
+]
+Evaluation = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
+    ),
+]
+Curriculum = Annotated[
+    str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
+]
+SamplerOptions = Annotated[
+    list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
+]
+Settings = Annotated[
+    list[str],
+    "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
+]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
 Out = Annotated[Path, "Folder for the model, its checkpoints and its learning curve."]
 
 
 def train(
     command: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            exists=True,
-            dir_okay=False,
-            help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, "Fine-tune this model: a transformers folder, a GGUF file, or smollm2."
-    ] = None,
+    config: ConfigFile = None,
+    model: Model = None,
     world: World = "ListWorld",
     horizons: Annotated[str, "Optimal episode lengths in training, comma-separated."] = "3",
     oracles: Arms = "none",
@@ -86,35 +112,17 @@ def train(
     cloning: Annotated[int | None, "Cloning steps; default 600, or 40 with --model."] = None,
     rl: Annotated[int | None, "GRPO steps after cloning; default 120, or 20 with --model."] = None,
     hints: HintSteps = None,
-    episodes: Annotated[
-        int | None, "Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
-    ] = None,
+    episodes: Episodes = None,
     lora: Annotated[int | None, "Only train LoRA adapters of this rank."] = None,
     teacher: Teacher = None,
     opponent: Opponents = [],  # noqa: B006
-    pool: Annotated[
-        str | None,
-        "Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy.",
-    ] = None,
+    pool: Pool = None,
     method: Annotated[str | None, "clone, grpo or both."] = None,
-    evaluation: Annotated[
-        str | None,
-        typer.Option(
-            "--eval",
-            help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
-        ),
-    ] = None,
-    curriculum: Annotated[
-        str | None, "GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
-    ] = None,
+    evaluation: Evaluation = None,
+    curriculum: Curriculum = None,
     sampler: Annotated[str | None, "GRPO sampler: vllm."] = None,
-    sampler_set: Annotated[
-        list[str], "A sampler option as name=value, e.g. max_model_len=8192; may be repeated."
-    ] = [],  # noqa: B006
-    setting: Annotated[
-        list[str],
-        "Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated.",
-    ] = [],  # noqa: B006
+    sampler_set: SamplerOptions = [],  # noqa: B006
+    setting: Settings = [],  # noqa: B006
     max_new_tokens: MaxNewTokens = None,
     device: Device = None,
     dtype: DTypeName = None,
@@ -159,12 +167,10 @@ def train(
             "batch_size": batch_size,
             "template": parse_options(template) or None,
         }
-        if evaluation is not None:
-            tuning |= parse_cells(evaluation)
-        tuning = without_none(tuning | parse_options(setting, "--setting"))
+        tuning |= _parse_cells(evaluation) | parse_options(setting, "--setting")
+        tuning = without_none(tuning)
         steps: dict[str, Any] = {"rl_steps": rl, "episodes": episodes, "teacher": teacher}
-        if pool:
-            steps["pool"] = split(pool)
+        steps["pool"] = split(pool) if pool else None
         if model is None:
             _refuse(tuning, "requires --model; without it a small model is trained from scratch")
             steps |= {"cloning_steps": cloning, "hint_steps": hints}
@@ -172,8 +178,7 @@ def train(
             _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
             steps |= {"clone_steps": cloning, "model": model, **tuning}
         settings |= without_none(steps)
-    start = _learn if model is None else finetune
-    start(settings, out)
+    (_learn if model is None else finetune)(settings, out)
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
@@ -289,8 +294,9 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
     return f"{len(after)} held-out episodes before and after, % with 95% intervals", header, rows
 
 
-def parse_cells(text: str) -> dict[str, Any]:
-    """Parse the arms and horizons of an evaluation."""
+def _parse_cells(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
     arms, _, horizons = text.partition(":")
     if not split(horizons):
         raise ValueError(f"--eval must be ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")

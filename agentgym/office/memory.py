@@ -54,7 +54,7 @@ class MemoryGraph(TypedDict):
 
 @with_disabled_tools(Path(__file__).with_name("disabled_memory_tools.json"))
 class KnowledgeGraph(Server):
-    """The agent's memory as a graph, in the file `path`."""
+    """The agent's memory as a graph."""
 
     name = "memory"
     path: ClassVar[str] = "memory/memory.json"

@@ -124,9 +124,9 @@ def test_an_interrupted_request_costs_no_other_database_more_than_a_start(
         patch.setattr(Connection, "send", interrupt)
         with pytest.raises(KeyboardInterrupt):
             first.request("execute", [])
-    assert not first.usable
+    assert not first.process.usable
     second = open_database()
-    assert second.request("read", [], "SELECT 1 AS a", 1, 1)[2] == [(1,)]
+    assert second.request("read", [], "SELECT 1 AS a", 1, 9)[2] == [(1,)]
     second.close()
 
 

@@ -272,7 +272,7 @@ def test_a_duel_is_on_equal_instances_and_the_quicker_one_wins() -> None:
         worlds = env.game.team.worlds
         one, two = worlds["player_0"], worlds["player_1"]
         assert one is not two
-        assert (one.table, one.target) == (two.table, two.target)
+        assert (one.table.names, one.target) == (two.table.names, two.target)
         assert one.task() == two.task()
         policy, earned = OraclePolicy("PuzzleWorld"), {}
         for agent in env.agent_iter():

@@ -265,7 +265,7 @@ def test_the_tables_show_each_seat(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--policy", "oracle"], "at least two policies"),
-        (["--policy", "oracle", "--policy", "oracle"], "with different names"),
+        (["--policy", "oracle", "--policy", "oracle"], "names two policies"),
         (["--world", "ListWorld"], "ListWorld has one agent"),
         (["--set", "size=99"], "size"),
     ],

@@ -254,7 +254,7 @@ def test_the_command_trains_and_what_it_wrote_plays(
     [
         (
             ["train", "--horizons", "2,x"],
-            "horizons must be whole numbers separated by commas, got 'x'",
+            "horizons must be a whole number, such as 60000 or 60k, got 'x'",
         ),
         (
             ["train", "--horizons", "2,2"],
