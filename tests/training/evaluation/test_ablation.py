@@ -44,12 +44,8 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
 
 
 def test_envs_are_closed_after_each_episode(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[Any] = []
-
-    def close(env: ToolEnv) -> None:
-        closed.append(env)
-
-    monkeypatch.setattr(ToolEnv, "close", close)
+    closed: list[bool] = []
+    monkeypatch.setattr(ToolEnv, "close", lambda env: closed.append(True))
     trajectory = small().play(small().cells()[0])
     assert len(closed) == 2, "at reset and after the episode"
     assert replay(trajectory).steps == trajectory.steps

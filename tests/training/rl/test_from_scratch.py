@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -151,10 +151,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("learn") / "whole"
     Learning(TINY, out).run()
     return out
-
-
-def without_time(out: Path) -> list[Point]:
-    return [replace(point, seconds=0.0) for point in Curve(out / CURVE).points]
 
 
 def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:

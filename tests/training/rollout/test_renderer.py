@@ -100,11 +100,8 @@ class Counting:
 def test_demonstrations_keep_the_state_failures_and_ends_of_a_teacher() -> None:
     spec = agentgym.spec("ListWorld", max_failed_rounds=3)
     renderer = Renderer(make_family_tokenizer(FAMILIES["qwen2.5"]))
-    plain, made = (
-        list(collect(teacher, spec, (0, 1, 2, 3), 2, ordered=True))
-        for teacher in (Counting(), Tokenized(Counting(), renderer))
-    )
-    for one, two in zip(plain, made, strict=True):
+    made = collect(Tokenized(Counting(), renderer), spec, range(4), 2, ordered=True)
+    for one, two in zip(collect(Counting(), spec, range(4), ordered=True), made, strict=True):
         assert [step.reply.text for step in one.steps] == [step.reply.text for step in two.steps]
         assert (one.failure, one.last) == (two.failure, two.last)
         assert [bool(step.reply.ids) for step in two.steps] == [not s.ended for s in one.steps]
